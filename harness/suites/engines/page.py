@@ -137,6 +137,7 @@ def _over(own: Any, other: Any) -> float:
 
 
 NAMES = ("load", "engine", "rescale", "verdict")
+AT_COMMIT = "at commit"
 # heading of a column -> name in a row, unit, meaning
 FIGURES: dict[str, tuple[str, Unit, str]] = {
     "steady p50": ("p50_ms", "ms", "Latency of the records that no rescale touches, its median."),
@@ -196,7 +197,8 @@ def _columns() -> list[Column]:
     figures = [
         Column(name, meaning, "higher" if name == "idle" else "lower") for name, (_, _, meaning) in FIGURES.items()
     ]
-    return [*words, *figures, *(Column(name, meaning, "lower") for name, (_, meaning) in COUNTS.items())]
+    counts = [Column(name, meaning, "lower") for name, (_, meaning) in COUNTS.items()]
+    return [*words, *figures, *counts, Column(AT_COMMIT, "Of this project, at which the row was measured.", words=True)]
 
 
 def _cells(row: Mapping[str, Any]) -> Sequence[Cell]:
@@ -204,17 +206,17 @@ def _cells(row: Mapping[str, Any]) -> Sequence[Cell]:
     words = [Cell.of_word(str(row[name] or "-")) for name in NAMES[2:]]
     figures = [_cell(row.get(name), show(row.get(name), unit)) for name, unit, _ in FIGURES.values()]
     counts = [_cell(row[name], "-" if row[name] is None else f"{row[name]:,.0f}") for name, _ in COUNTS.values()]
-    return [Cell(load_of(row), row["keys"]), engine, *words, *figures, *counts]
+    return [Cell(load_of(row), row["keys"]), engine, *words, *figures, *counts, Cell.of_word(_commit_of(row))]
 
 
 def _cell(value: float | None, shown: str) -> Cell:
     return Cell(shown, "" if value is None else value)
 
 
-COLUMNS = (*NAMES, *FIGURES, *COUNTS)
+COLUMNS = (*NAMES, *FIGURES, *COUNTS, AT_COMMIT)
 RESULT_FILE = "engines.json"
-_RESCALES = (*NAMES, "peak", "slow", "longest gap", "until done", "of it drain")
-_STEADY = ("load", "engine", "steady p50", "p99", "p99.9", "lag", "idle", *COUNTS)
+_RESCALES = (*NAMES, "peak", "slow", "longest gap", "until done", "of it drain", AT_COMMIT)
+_STEADY = ("load", "engine", "steady p50", "p99", "p99.9", "lag", "idle", *COUNTS, AT_COMMIT)
 _MARKDOWN, _DRAWN = "engines.md", "figures"
 _REFERENCE = ROOT / "results" / "reference" / "engines"
 
@@ -223,7 +225,11 @@ def texts(row: Mapping[str, Any]) -> list[str]:
     """Returns what a row of the table shows."""
     names = [load_of(row), *(str(row[name] or "-") for name in NAMES[1:])]
     counts = ["-" if row[name] is None else f"{row[name]:,.0f}" for name, _ in COUNTS.values()]
-    return [*names, *(show(row.get(name), unit) for name, unit, _ in FIGURES.values()), *counts]
+    return [*names, *(show(row.get(name), unit) for name, unit, _ in FIGURES.values()), *counts, _commit_of(row)]
+
+
+def _commit_of(row: Mapping[str, Any]) -> str:
+    return str(row.get("commit") or "-")[:12]
 
 
 def write_result(folder: Path, rows: Sequence[dict[str, Any]], timelines: Sequence[dict[str, Any]]) -> None:

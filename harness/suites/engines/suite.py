@@ -67,7 +67,7 @@ def row_of(load: Mapping[str, Any], entry: dict[str, Any], folder: Path) -> list
     """Returns a row for each rescale of a run: names, times in ms and s, None in place of what is not known.
 
     Args:
-        load: number of keys, and the query, "" for the count.
+        load: number of keys, and the query, "" for the count; the commit at which it ran.
         entry: of the run, in result.json.
         folder: of the run.
     """
@@ -173,8 +173,9 @@ def measured(suite: Suite, output: Path, *, force: bool = False) -> tuple[Path, 
     def take(folder: Path, number: int, path: Path) -> None:
         asked = suite.experiments[number]
         what = {"keys": asked.keys, "query": asked.query, "arrivals_ms": asked.arrivals_ms}
+        commit = read_json(path / "experiment.json")["environment"]["commit"]
         for entry in read_json(path / "result.json")["runs"]:
-            rows.extend(row_of(what, entry, path / entry["folder"]))
+            rows.extend(row_of({**what, "commit": commit}, entry, path / entry["folder"]))
         lines.extend(_timeline_of(what, run) for run in load(path).comparable())
         write_result(folder, rows, lines)
 

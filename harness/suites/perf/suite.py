@@ -117,9 +117,13 @@ def _lines(result: Mapping[str, Any], figures: Mapping[str, Sequence[str]]) -> I
     yield "# Performance\n"
     size = "The quick form: it shows that the suite works, its figures mean little. " if result["quick"] else ""
     yield f"{size}{_measured_where(result['environment'])}\n"
-    checks = [check for part in result["parts"].values() for check in part["checks"]]
+    checks = [
+        (*_check(check), part.get("environment", result["environment"])["commit"][:12])
+        for part in result["parts"].values()
+        for check in part["checks"]
+    ]
     if checks:
-        yield from table_lines(("bound", "measured", "kept"), (_check(check) for check in checks), "lrl")
+        yield from table_lines(("bound", "measured", "kept", "at commit"), checks, "lrll")
         yield ""
     for name, part in result["parts"].items():
         yield f"## {part['title']}\n"

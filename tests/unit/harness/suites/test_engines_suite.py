@@ -168,6 +168,7 @@ def test_the_page_has_each_row_each_figure_and_what_cannot_be_seen(tmp_path):
         "p50_ms": 9.0, "p99_ms": 30.0, "p999_ms": 41.0, "peak_ms": 400.0, "slow_s": 1.0, "gap_s": 0.5, "held_s": 2.0,
         "lost": 0, "doubled": 0, "repeats": 7, "cpu_s_per_million": 88.0, "memory_mib": 900.0,
     }  # fmt: skip
+    figures |= {"commit": "fedcba9876543210"}
     rows = [
         {"keys": keys, "engine": engine, "round": 0, "rescale": what, "verdict": "valid", **figures}
         for keys in (1_000_000, 4_000_000) for engine in engines for what in rescales
@@ -189,5 +190,7 @@ def test_the_page_has_each_row_each_figure_and_what_cannot_be_seen(tmp_path):
     shown = re.findall(r"\]\((figures/[^)]+)\)", told)
     assert len(shown) == 4
     assert all((tmp_path / name).is_file() for name in shown)
+    assert told.count("| fedcba987654 |") == len(rows) + len(rows) // 2, "each row says at which commit it was measured"
+    assert page.count(">fedcba987654<") == len(rows)
     rescales_and_runs = (1 + len(rows)) + (1 + len(rows) // 2)
     assert told.count("\n| ") == rescales_and_runs

@@ -133,8 +133,8 @@ def test_the_page_says_which_bounds_are_kept_and_shows_every_table(tmp_path):
     result = json.loads(json.dumps(result))
     write_tables(tmp_path, result)
     page = (tmp_path / "perf.md").read_text()
-    assert "| a: at most 0.85 | 0.5 | yes |" in page
-    assert "| b: at least 1.5 | 1.7 (down to 1.2) | **no** |" in page
+    assert "| a: at most 0.85 | 0.5 | yes | cccccccccccc |" in page
+    assert "| b: at least 1.5 | 1.7 (down to 1.2) | **no** | cccccccccccc |" in page
     assert "| x | y |\n|---|---:|\n| 1 | 2 |" in page
     assert "quick form" in page
     assert "(figures/restart-restart.svg)" in page
@@ -145,13 +145,15 @@ def test_the_page_says_which_bounds_are_kept_and_shows_every_table(tmp_path):
 def test_a_part_measured_anew_leaves_the_others_of_the_reference_as_they_are(tmp_path):
     old = {"restart": {"title": "R", **findings().to_json()}, "steady": {"title": "S", **findings().to_json()}}
     write_reference({"environment": {**HERE, "host": "h"}, "quick": False, "parts": old}, tmp_path)
-    new = {"steady": {"title": "S", **PartResult([Table("T", ("x",), [["9"]])]).to_json()}}
+    check = Check("n", 0.5, 0.85, at_most=True)
+    new = {"steady": {"title": "S", **PartResult([Table("T", ("x",), [["9"]])], [check]).to_json()}}
     write_reference({"environment": {**HERE, "commit": "d" * 40}, "quick": False, "parts": new}, tmp_path)
     stored, page = json.loads((tmp_path / "perf.json").read_text()), (tmp_path / "README.md").read_text()
     assert list(stored["parts"]) == ["steady", "restart"]
     assert [part["environment"]["commit"][0] for part in stored["parts"].values()] == ["d", "c"]
     assert stored["parts"]["steady"]["tables"][0]["rows"] == [["9"]]
     assert page.index("## S\n\nMeasured at commit dddddddddddd") < page.index("## R\n\nMeasured at commit cccccccccccc")
+    assert "| n: at most 0.85 | 0.5 | yes | dddddddddddd |\n| a: at most 0.85 | 0.5 | yes | cccccccccccc |" in page
     assert "host" not in json.dumps(stored)
     assert [path.name for path in (tmp_path / "figures").iterdir()] == ["restart-restart.svg"]
 
