@@ -146,10 +146,11 @@ def _rate(folder: Path, scale: Scale) -> PartResult:
         "writing results to Kafka.",
     )  # fmt: skip
     best = Table("Highest rate held", ("side", "records/s"), [[side, f"{rate:,}"] for side, rate in rates.items()])
-    ratio = rate_ratio(searches["live"], searches["Spark"])
-    return PartResult(
-        [best, table], [Check("highest rate, this runtime over Spark", ratio, _RATE_BOUND, at_most=False)]
+    both = searches["live"], searches["Spark"]
+    check = Check(
+        "highest rate, this runtime over Spark", rate_ratio(*both), _RATE_BOUND, at_most=False, edge=least_ratio(*both)
     )
+    return PartResult([best, table], [check])
 
 
 def rate_ratio(over: Search, under: Search) -> float:
@@ -160,6 +161,13 @@ def rate_ratio(over: Search, under: Search) -> float:
     below = under.low or under.high
     assert below is not None, "a search that is over has tried a rate"
     return (over.low or 0) / below
+
+
+def least_ratio(over: Search, under: Search) -> float:
+    """Returns the least that `rate_ratio` can be: the other side's limit lies below the rate that it did not hold."""
+    above = under.high or under.low
+    assert above is not None, "a search that is over has tried a rate"
+    return (over.low or 0) / above
 
 
 def _probe(folder: Path, side: str, rate: int, scale: Scale) -> Probe:

@@ -12,7 +12,7 @@ from harness.suites.perf.intervals import Interval, interval, quotient
 from harness.suites.perf.moving import excess_ms
 from harness.suites.perf.part import Check, PartResult, Spread, Table
 from harness.suites.perf.phases import LINES, EpochPhases, account, shares
-from harness.suites.perf.steady import Probe, Search, rate_ratio
+from harness.suites.perf.steady import Probe, Search, least_ratio, rate_ratio
 from harness.suites.perf.suite import PARTS, markdown, suite_from, write_reference, write_tables
 from harness.suites.perf.twin.process import EpochMark, TurnBlock, blocks_of, ratios
 from harness.suites.perf.twin.query import TurnEpoch, side_of
@@ -54,6 +54,8 @@ def test_a_side_that_held_no_rate_still_gives_a_ratio():
 
     assert rate_ratio(found(9_000), found(4_000)) >= 8_000 / 5_000
     assert rate_ratio(found(9_000), found(0)) == 8_000 / 2_000
+    fast, slow = found(9_000), found(4_000)
+    assert fast.low / slow.high == least_ratio(fast, slow) < rate_ratio(fast, slow), "its limit lies in between"
     assert rate_ratio(found(0), found(9_000)) == rate_ratio(found(0), found(0)) == 0
 
 
