@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from harness.lab.broker import Broker, EmbeddedBroker, ExternalBroker
@@ -69,6 +70,12 @@ def stop_session(spark: SparkSession) -> None:
         spark.stop()
 
 
+def _end_session(spark: SparkSession) -> None:
+    """Stops a session at last: one whose JVM is gone has ended, and an error here would hide why."""
+    with suppress(Py4JError, OSError):
+        stop_session(spark)
+
+
 @contextmanager
 def bring_up(
     folder: Path,
@@ -101,7 +108,7 @@ def bring_up(
             starting = pool.submit(broker.start)
             spark = session() if session else None
             if spark is not None:
-                stack.callback(stop_session, spark)
+                stack.callback(_end_session, spark)
             starting.result()
         if topics:
             create_topics(broker.bootstrap, topics)
