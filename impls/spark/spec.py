@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.outputs import keep_outputs

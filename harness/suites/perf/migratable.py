@@ -15,7 +15,7 @@ _MEASURES = {  # whether it is of the backlog's blocks, and the block's field
     "CPU of the JVM": (True, "jvm_cpu_ms"),
 }
 _CPU, _LATENCY = "CPU of step and planning", "latency"
-_BOUNDS = {256: 1.10, 4096: 1.15}
+_BOUNDS = {256: 1.05, 4096: 1.15}
 _LATENCY_BOUND = 1.15
 
 
