@@ -1,10 +1,13 @@
 """Reads, from Linux, what the machine's processors did and who used them; sums in microseconds since the boot.
 
+The machine is the processors that this process may use: under `taskset`, or in a container's set of them, the others
+are as little of use to a run as those of another machine.
+
 How much of a run's CPU time was taken away from it, and whether that makes the machine busy, follows from them.
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -37,8 +40,7 @@ class CpuReader:
         the part of `own` that is theirs and their descendants', under own_ROLE.
         """
         try:
-            fields = [int(word) for word in (_KERNEL / "stat").read_text().split("\n", 1)[0].split()[1:9]]
-            user, nice, system, idle, waiting, irq, softirq, steal = fields
+            user, nice, system, idle, waiting, irq, softirq, steal = _fields((_KERNEL / "stat").read_text(), cores())
             own = own_ticks(_processes(), self._root, apart)
         except (OSError, ValueError):
             return None
@@ -50,6 +52,22 @@ class CpuReader:
         if self._throttle is not None and (throttled := _throttled_us(self._throttle)) is not None:
             out["throttled"] = throttled
         return out
+
+
+def cores() -> set[int]:
+    """Returns the numbers of the processors that this process may use; all of them where the system does not say."""
+    try:
+        return os.sched_getaffinity(0)
+    except AttributeError:  # not on Linux
+        return set(range(os.cpu_count() or 1))
+
+
+def _fields(stat: str, numbers: Collection[int]) -> list[int]:
+    """Returns the first eight sums of /proc/stat over some processors; over all where it does not tell them apart."""
+    rows = [line.split() for line in stat.splitlines() if line.startswith("cpu")]
+    own = [row for row in rows[1:] if int(row[0].removeprefix("cpu")) in numbers]
+    chosen = own if len(own) == len(numbers) else rows[:1]
+    return [sum(map(int, ticks)) for ticks in zip(*(row[1:9] for row in chosen), strict=True)]
 
 
 def _processes() -> Iterable[tuple[int, int, int]]:

@@ -123,9 +123,28 @@ def test_throttling_is_read_of_both_versions_of_control_groups(tmp_path, monkeyp
     (kernel / "self" / "cgroup").write_text(f"3:memory:/else\n1:{names}:/mine\n")
     (groups / names / "mine").mkdir(parents=True)
     (groups / names / "mine" / "cpu.stat").write_text(text)
-    (kernel / "stat").write_text("cpu  10 0 5 100 1 0 0 7 0 0\ncpu0 1\n")
+    (kernel / "stat").write_text("cpu  10 0 5 100 1 0 0 7 0 0\nintr 9\n")
     monkeypatch.setattr(cpu, "_KERNEL", kernel)
     monkeypatch.setattr(cpu, "_GROUPS", groups)
     found = CpuReader(1).read()
     assert (found["steal"], found["idle"], found["used"]) == (70_000, 1_010_000, 150_000)
     assert found.get("throttled") == throttled
+
+
+@pytest.mark.parametrize(
+    ("mine", "idle", "used", "steal"),
+    [
+        ({0}, 300_000, 100_000, 0),
+        ({1}, 0, 390_000, 10_000),
+        ({0, 1}, 300_000, 490_000, 10_000),
+        ({8}, 350_000, 990_000, 60_000),  # it is numbered otherwise than in the file, which a container may show
+    ],
+)
+def test_the_machine_is_the_processors_that_the_process_may_use(tmp_path, monkeypatch, mine, idle, used, steal):
+    (tmp_path / "stat").write_text(
+        "cpu  60 9 30 30 5 0 0 6 0 0\ncpu0 10 0 0 25 5 0 0 0 0 0\ncpu1 30 9 0 0 0 0 0 1 0 0\nintr 9\n"
+    )
+    monkeypatch.setattr(cpu, "_KERNEL", tmp_path)
+    monkeypatch.setattr(cpu, "cores", lambda: mine)
+    found = CpuReader(1).read()
+    assert (found["idle"], found["used"], found["steal"]) == (idle, used, steal)
