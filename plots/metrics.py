@@ -130,6 +130,17 @@ def marks(entry: dict[str, Any]) -> list[str]:
 SATURATED = 0.1  # share of idle CPU time below which a record's latency is mostly its wait for a processor
 
 
+def saturated(entry: dict[str, Any]) -> bool:
+    """Returns whether a run left hardly any of the machine's CPU time idle; it is compared all the same."""
+    idle = at(entry, "cpu_idle")
+    return idle is not None and idle < SATURATED
+
+
+def remarks(entry: dict[str, Any]) -> list[str]:
+    """Returns what stands beside a run's verdict: what keeps it out of comparisons, and a saturated machine."""
+    return [*marks(entry), *(["saturated"] if saturated(entry) else [])]
+
+
 def _digits(value: float) -> str:
     if value == int(value) or abs(value) >= 100:
         return f"{value:,.0f}"

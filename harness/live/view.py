@@ -21,7 +21,7 @@ from harness.results.entry import ENTRY_FILE
 from harness.results.place import told_failure
 from impls.driver.prometheus import PORT_MAX, MetricsServer, gauge, query_families
 from impls.errors import UsageError
-from plots.metrics import by_name, marks, plain
+from plots.metrics import by_name, plain, remarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +253,7 @@ class LiveView:
             latency = entry["latency_ms"]
             self._rows[run.folder] = [
                 run.folder,
-                f"{entry['verdict']}{f' ({told})' if (told := ', '.join(marks(entry))) else ''}",
+                f"{entry['verdict']}{f' ({told})' if (told := ', '.join(remarks(entry))) else ''}",
                 *[plain(latency["steady"][name]) for name in ("p50", "p99", "max")],
                 *_moves(entry),
             ]

@@ -9,10 +9,11 @@ from pathlib import Path
 from rich.table import Table
 
 from harness.oracle.verdict import merge
+from harness.report.notes import left_out, notes
 from harness.report.terminal import terminal
 from plots import metrics
 from plots.data import StoredExperiment, StoredRun, load
-from plots.metrics import DASH, SATURATED, Metric, at
+from plots.metrics import DASH, Metric, saturated
 from plots.sweep import peak
 
 _PEAK, _CONTROL = metrics.by_name("latency_migrating_max_ms"), metrics.by_name("latency_steady_max_ms")
@@ -35,6 +36,7 @@ class Line:
         mechanism: its name.
         cell: in a sweep, what distinguishes these runs from others of the mechanism; empty otherwise.
         compared, runs: how many of its runs are compared, and how many there are.
+        saturated: in how many of its runs the machine was saturated.
         control: no migration, so that the peak is the highest latency of steady time.
         values: medians by name of metric.
     """
@@ -43,6 +45,7 @@ class Line:
     cell: str
     compared: int
     runs: int
+    saturated: int
     control: bool
     values: dict[str, float | None] = field(default_factory=dict)
 
@@ -51,6 +54,12 @@ class Line:
         """What lines are sorted by; infinite where nothing is known."""
         found = self.values[_PEAK.name]
         return math.inf if found is None else found
+
+    @property
+    def counted(self) -> str:
+        """How many of its runs are compared, and whether the machine was saturated in them."""
+        how_many = "" if self.saturated == self.runs else f"{self.saturated} "
+        return f"{self.compared} of {self.runs}{f', {how_many}saturated' if self.saturated else ''}"
 
     def shown(self, metric: Metric) -> str:
         """Returns a column's text."""
@@ -75,7 +84,8 @@ def _line(name: str, cell: str, runs: list[StoredRun]) -> Line:
     control = bool(compared) and not any(run.entry.get("migrations") for run in compared)
     if control:
         values[_PEAK.name] = _median(_CONTROL, compared)
-    return Line(name, cell, len(compared), len(runs), control, values)
+    full = sum(saturated(run.entry) for run in runs)
+    return Line(name, cell, len(compared), len(runs), full, control, values)
 
 
 def _median(metric: Metric, runs: list[StoredRun]) -> float | None:
@@ -94,7 +104,7 @@ def comparison_table(experiment: StoredExperiment) -> Table:
         table.add_column("peak" if metric is _PEAK else metric.label, justify="right")
     for line in lines:
         shown = [line.shown(metric) for metric in COLUMNS]
-        head = [*([line.cell] if swept else []), line.mechanism, f"{line.compared} of {line.runs}"]
+        head = [*([line.cell] if swept else []), line.mechanism, line.counted]
         table.add_row(*head, *(text if text != DASH else "-" for text in shown))
     return table
 
@@ -105,7 +115,7 @@ def print_comparison(folder: Path) -> None:
     console.print(comparison_table(experiment))
     for run, migration, sentence in outcomes(experiment):
         console.print(f"{run}, {migration}: {sentence}", markup=False, soft_wrap=True)
-    for sentence in notes(experiment):
+    for sentence in filter(None, (left_out(experiment), *notes(experiment))):
         console.print(sentence, markup=False, soft_wrap=True)
 
 
@@ -117,77 +127,6 @@ def outcomes(experiment: StoredExperiment) -> list[tuple[str, str, str]]:
         for told in run.entry.get("migrations") or []
         if (sentence := told.get("outcome"))
     ]
-
-
-def notes(experiment: StoredExperiment) -> list[str]:
-    """Returns sentences that a reader of the comparison must know: the load, hosts, a busy or saturated machine."""
-    about = (_arrivals, _gone_on, _hosts, _clocks, _busy, _saturated)
-    return [sentence for tell in about if (sentence := tell(experiment))]
-
-
-def _arrivals(experiment: StoredExperiment) -> str:
-    """Returns a sentence about how records arrived; empty where nothing says."""
-    beats = sorted({beat for run in experiment.runs if (beat := run.load.get("arrivals_ms"))})
-    lags = [lag for run in experiment.runs if (lag := at(run.entry, "generator", "lag_ms", "p50")) is not None]
-    if not beats or not lags:
-        return ""
-    return (
-        f"Records arrived every {' or '.join(f'{beat:g}' for beat in beats)} ms, and were sent "
-        f"{statistics.median(lags):.1f} ms behind their schedule (median), which is in every latency."
-    )
-
-
-def _saturated(experiment: StoredExperiment) -> str:
-    """Returns a sentence about the runs that left no processor idle; empty if there is none."""
-    full = [run for run in experiment.ordered() if (idle := at(run.entry, "cpu_idle")) is not None and idle < SATURATED]
-    if not full:
-        return ""
-    return (
-        f"The machine was saturated in {', '.join(run.label for run in full)}: less than {SATURATED:.0%} of its CPU "
-        "time was idle, so that records waited for a processor. A lower rate or more processors tell mechanisms apart."
-    )
-
-
-def _hosts(experiment: StoredExperiment) -> str:
-    """Returns a sentence about where the workers of a cluster ran; empty without one."""
-    shares = [share for run in experiment.runs if (share := at(run.entry, "hosts", "stayed_share")) is not None]
-    lost = sum(int(at(run.entry, "hosts", "lost_sources") or 0) for run in experiment.runs)
-    if not shares:
-        return ""
-    told = f"Workers ran on the host that they ran on before in at least {min(shares):.1%} of epochs"
-    return f"{told}; {lost} pulls came from the checkpoint, as a host did not hand them out." if lost else f"{told}."
-
-
-def _clocks(experiment: StoredExperiment) -> str:
-    """Returns a sentence about the clocks of a cluster's hosts, which latencies are measured with; empty without."""
-    found = [clock for run in experiment.runs for clock in (run.entry.get("hosts") or {}).get("clocks", ())]
-    if not found:
-        return ""
-    worst = max(found, key=lambda clock: abs(clock["offset_ms"]))
-    return (
-        f"The hosts' clocks are at most {worst['offset_ms']:+.2f} ms off this machine's (host {worst['host']}, "
-        f"measured to within {worst['within_ms']:.2f} ms); latencies are off by as much."
-    )
-
-
-def _gone_on(experiment: StoredExperiment) -> str:
-    """Returns a sentence about the runs whose load went on past its end; empty if none did."""
-    runs = [f"{run.label} ({s:g} s)" for run in experiment.ordered() if (s := at(run.entry, "generator", "extended_s"))]
-    what = "The load went on until every migration was crossed and steady state was back, or to its limit, in"
-    return f"{what} {', '.join(runs)}." if runs else ""
-
-
-def _busy(experiment: StoredExperiment) -> str:
-    """Returns a sentence about the runs during which the machine was busy, and what to do; empty if there is none."""
-    busy = sum(run.machine == "busy" for run in experiment.runs)
-    if not busy:
-        return ""
-    verb, whose = ("is", "its") if busy == 1 else ("are", "their")
-    return (
-        f"{busy} of {len(experiment.runs)} runs {verb} left out of the comparison: other work took more than 10 % of "
-        f"{whose} CPU time. Run the same command again when the machine is quiet, with --resume for these runs only or "
-        "with --force for all."
-    )
 
 
 @dataclass(frozen=True, slots=True)

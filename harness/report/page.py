@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 
 from plots import theme
 from plots.data import StoredExperiment, StoredRun
-from plots.metrics import Metric, show
+from plots.metrics import Metric, saturated, show
 
 _HERE = Path(__file__).parent
 _MACHINE = {"busy": "late", "quiet": "met"}  # classes of the page's style
-MACHINE_MEANING = "Whether other work took more than 10 % of the run's CPU time away: quiet or busy."
+MACHINE_MEANING = (
+    "Whether other work took more than 10 % of the run's CPU time away: quiet or busy; saturated where less than 10 % "
+    "of the CPU time was idle."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +67,15 @@ class Cell:
 
 def judged_cells(run: StoredRun) -> list[Cell]:
     """Returns the cells of a run's round, verdict, load and machine."""
-    words = [(run.verdict, run.verdict), (run.load_kept, run.load_kept), (run.machine, _MACHINE.get(run.machine, ""))]
+    words = [(run.verdict, run.verdict), (run.load_kept, run.load_kept), _machine(run)]
     return [Cell(str(run.round), run.round), *(Cell.of_word(*pair) for pair in words)]
+
+
+def _machine(run: StoredRun) -> tuple[str, str]:
+    """Returns what the machine was during a run, and the class of the page's style."""
+    if saturated(run.entry):
+        return f"{run.machine}, saturated", "late"
+    return run.machine, _MACHINE.get(run.machine, "")
 
 
 def metric_cells(

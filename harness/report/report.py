@@ -10,7 +10,8 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from harness.files import write_text
-from harness.report.comparison import COLUMNS, comparison, conclusions, notes, outcomes
+from harness.report.comparison import COLUMNS, comparison, conclusions, outcomes
+from harness.report.notes import notes
 from harness.report.page import (
     MACHINE_MEANING,
     Cell,
@@ -148,7 +149,7 @@ def _compared(experiment: StoredExperiment) -> list[dict[str, Any]]:
             "cells": [
                 Cell.of_mechanism(line.mechanism, line.mechanism),
                 *([Cell.of_word(line.cell, value=place)] if experiment.is_sweep else []),
-                Cell(f"{line.compared} of {line.runs}", line.compared),
+                Cell(line.counted, line.compared),
                 *(Cell.of_number(line.values[metric.name], metric) for metric in COLUMNS),
             ],
         }

@@ -15,7 +15,7 @@ from harness.lab.waiting import wait_for
 from harness.results.entry import ENTRY_FILE
 from harness.results.place import told_failure
 from harness.run.recorder import Recorder
-from plots.metrics import DASH, by_name, marks, show
+from plots.metrics import DASH, by_name, remarks, show
 
 _OVER = "checking"
 _RATE_OVER_S = 0.5  # a rate over less would be that of an epoch or of none
@@ -150,5 +150,5 @@ class Lines:
 def _summary(entry: dict[str, Any]) -> str:
     found = [(metric.label, show(metric.value(entry), metric.unit)) for metric in map(by_name, _SHOWN)]
     numbers = ", ".join(f"{label} {text}" for label, text in found if text != DASH)
-    told = ", ".join(marks(entry))
+    told = ", ".join(remarks(entry))
     return f"{entry['verdict']}{f' ({told})' if told else ''}, {numbers}"

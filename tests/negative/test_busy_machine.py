@@ -1,6 +1,7 @@
 """Samples of a busy machine, planted into one run: every comparison leaves it out and says so."""
 
 import io
+import shutil
 
 import pytest
 from rich.console import Console
@@ -11,7 +12,8 @@ from harness.experiment.make import make_experiment
 from harness.files import JsonLines, read_json, read_lines, write_json
 from harness.live.view import LiveView
 from harness.report.across import find_experiments, write_comparison
-from harness.report.comparison import comparison, conclusions, notes, print_comparison
+from harness.report.comparison import comparison, conclusions, print_comparison
+from harness.report.notes import notes
 from harness.report.report import write_report
 from harness.results.entry import ENTRY_FILE, summarise_run
 from harness.results.summary import validate, write_result
@@ -110,3 +112,14 @@ def test_a_result_from_before_there_was_a_mark_stays_readable(folder):
     validate(place)
     assert len(load(place).comparable()) == 5
     assert (next((folder / "runs").iterdir()) / ENTRY_FILE).exists()
+
+
+def test_a_saturated_machine_is_marked_in_the_tables_of_the_page(folder, tmp_path):
+    place = tmp_path / folder.name
+    shutil.copytree(folder, place)
+    stored = read_json(place / "result.json")
+    next(run for run in stored["runs"] if run["mechanism"] == "none")["cpu_idle"] = 0.04
+    write_json(place / "result.json", stored)
+    page = write_report(place).read_text()
+    assert ">quiet, saturated</td>" in page
+    assert ">1 of 1, saturated</td>" in page
