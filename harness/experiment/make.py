@@ -211,6 +211,7 @@ def _check_options(experiment: Experiment) -> None:
 _QUERY = "q4"
 _CHOICES = ("mechanism", "all", "workload", "query", "profile", "fault", "value_bytes", "cost_us")
 _NOT_IN_REAL_TIME = ("cluster", "master", "log_dir", "max_offsets_per_trigger")
+_LOADS = ("quick", "rate", "rate_shape", "cluster", "master", "bootstrap_servers")
 _OTHERS = {option.name for option in BENCH} - {option.name for option in PARAMETERS}
 
 
@@ -246,6 +247,14 @@ def experiment_from(options: Mapping[str, Any]) -> Experiment:
         values["mechanisms"] = tuple(name for name in catalog.names() if not (only and shares_store(name)))
     standard = {} if any(options.get(name) for name in _CHOICES) else _standard(values)
     return _made({**(QUICK if options.get("quick") else standard), **values})
+
+
+def names_no_load(options: Mapping[str, Any]) -> bool:
+    """Returns whether options of `./inv bench` are those of the standard comparison on this machine alone, at no rate.
+
+    The machine is then measured for its rate: what that comparison costs is known, and nothing else's is.
+    """
+    return not any(options.get(name) for name in (*_CHOICES, *_LOADS))
 
 
 def _standard(values: Mapping[str, Any]) -> dict[str, Any]:

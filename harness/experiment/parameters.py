@@ -176,7 +176,7 @@ QUICK: dict[str, Any] = {
     "bins": 64,
     "name": "quick",
 }
-PRESETS = {"standard": STANDARD, "--quick": QUICK}
+PRESETS = {"standard": {**STANDARD, "rate": "as a probe of this machine says, at most 10k"}, "--quick": QUICK}
 
 
 def running(quick: str, force: str = "run although the same result is there already") -> tuple[Option, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.experiment.description import Experiment, Run
-from harness.experiment.make import experiments_from
+from harness.experiment.make import experiments_from, names_no_load
 from harness.files import RESULTS, read_json, write_json
 from harness.live.view import LiveState, LiveView, serving
 from harness.options import CUT_OFF, ending
@@ -21,6 +21,7 @@ from harness.results.place import Described, find_earlier, making, new_folder, r
 from harness.results.summary import CELL_FILE, write_result
 from harness.run.runs import Relay, Watcher, begin_anew, busy_runs, check_machine, until_quiet
 from harness.setup.java import ensure_jars
+from harness.suites.load import loaded
 from impls.errors import UsageError
 from plots.figure import write_all
 
@@ -178,6 +179,8 @@ def _run_all(experiments: list[Experiment], options: Mapping[str, Any], state: L
     ensure_jars()
     codes = []
     force, resume = bool(options.get("force")), bool(options.get("resume"))
+    if names_no_load(options):
+        experiments = [loaded(experiment, output, force=force, resume=resume) for experiment in experiments]
     for experiment in experiments:
         folder, code = bench(experiment, output, force=force, resume=resume, state=state)
         print_comparison(folder)

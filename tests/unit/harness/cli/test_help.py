@@ -53,7 +53,7 @@ def test_help_of_bench_shows_units_and_the_defaults_of_presets():
         "crossed by records and steady state is back [36 seconds; standard: 24 seconds; --quick: 7.5 seconds]" in words
     )
     assert "[4M; standard: 1M; --quick: 400k]" in words
-    assert "[10k records/s]" in words
+    assert "[10k records/s; standard: as a probe of this machine says, at most 10k records/s]" in words
 
 
 def test_options_without_a_group_stand_under_one_heading():

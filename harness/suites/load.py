@@ -1,0 +1,219 @@
+"""The load of a comparison that names none: what this machine carries, as a probe of a few seconds says."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harness.experiment.description import Experiment
+from harness.files import ROOT, read_json, write_json
+from harness.measure.cpu import CpuReader, cores
+from harness.measure.speed import Stretch
+from harness.results.machine import describe_machine
+from harness.results.place import find_folder
+from impls.closing import Closing
+from impls.errors import UsageError
+
+PROBE_FILE = "probe.json"  # in the folder of results
+RATES = (10_000, 8_000, 6_000, 5_000, 4_000, 3_000, 2_000, 1_500, 1_000, 500)
+_IDLE = 1 / 3
+_FIXED, _EACH = 100_000.0, 10.0
+_QUIET_S, _PROBE_S = 1.0, 2.0
+_MACHINE = ("architecture", "cpu", "cores")
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a machine can do at a moment.
+
+    Attributes:
+        speed: records that one processor counts in a second of its time, see `harness.measure.speed`.
+        processors: how many it has for this program, a quota counted as the part that it is.
+        busy: share of their time that others use.
+    """
+
+    speed: float
+    processors: float
+    busy: float
+
+    @property
+    def rate(self) -> int:
+        """The highest of `RATES` that leaves a third of the processors idle, the lowest where none does."""
+        left = self.speed * self.processors * (1 - _IDLE - self.busy)
+        return next((rate for rate in RATES if _FIXED + _EACH * rate <= left), RATES[-1])
+
+    @property
+    def fits(self) -> bool:
+        """Whether the rate leaves a third of the processors idle."""
+        return _FIXED + _EACH * self.rate <= self.speed * self.processors * (1 - _IDLE - self.busy)
+
+
+@dataclass(frozen=True)
+class Load:
+    """A rate in records/s, and a sentence that says where it comes from."""
+
+    rate: int
+    sentence: str
+
+
+def loaded(experiment: Experiment, output: Path, *, force: bool, resume: bool) -> Experiment:
+    """Returns an experiment at the rate of `load_for`, and prints where that comes from."""
+    load = load_for(experiment, output, force=force, resume=resume)
+    if load.sentence:
+        sys.stdout.write(f"{load.sentence}\n")
+        sys.stdout.flush()
+    return replace(experiment, rate=load.rate)
+
+
+def load_for(experiment: Experiment, output: Path, *, force: bool = False, resume: bool = False) -> Load:
+    """Returns the load of an experiment that names none.
+
+    The first probe of a machine is kept in the folder of results and holds for later comparisons there, so that these
+    are of one load and an earlier result is there again; to force a new result is to probe anew. An unfinished result
+    to resume has its own load, whatever has been probed since.
+
+    Args:
+        experiment: all its other parameters.
+        output: folder of results.
+        force: probe anew.
+        resume: take the rate of an unfinished result.
+
+    Raises:
+        UsageError: the probe did not end, or its file cannot be written.
+    """
+    stored = None if force and not resume else stored_probe(output)
+    if resume and (rate := _unfinished_rate(experiment, output, None if stored is None else stored.rate)) is not None:
+        return Load(rate, f"The unfinished result has {rate:,} records/s.")
+    if stored is not None:
+        return Load(stored.rate, _sentence(stored, "as probed before; --force probes anew, --rate overrides"))
+    if resume:
+        return Load(experiment.rate, "")
+    made = probe()
+    _store(output, made)
+    return Load(made.rate, _sentence(made, "--rate overrides"))
+
+
+def _sentence(found: Probe, how: str) -> str:
+    short = "" if found.fits else f", which leaves less than {_IDLE:.0%} of it idle"
+    return (
+        f"This machine ({found.processors:.1f} processors, {found.busy:.0%} busy with other work): "
+        f"{found.rate:,} records/s{short} ({how})."
+    )
+
+
+def _unfinished_rate(experiment: Experiment, output: Path, first: int | None) -> int | None:
+    """Returns the rate of the newest unfinished result of the same experiment, of one at the rate `first` before."""
+
+    def newest(rate: int | None) -> int | None:
+        def same(data: dict[str, Any]) -> bool:
+            wanted = data.get("rate") if rate is None else rate
+            return isinstance(wanted, int) and bool(data["digest"] == replace(experiment, rate=wanted).digest())
+
+        folder = find_folder(output, "experiment.json", same, finished=False)
+        return None if folder is None else int(read_json(folder / "experiment.json")["rate"])
+
+    at_first = None if first is None else newest(first)
+    return newest(None) if at_first is None else at_first
+
+
+def stored_probe(output: Path) -> Probe | None:
+    """Returns the probe in a folder of results, None where there is none of this machine."""
+    try:
+        data = read_json(output / PROBE_FILE)
+        found = Probe(**{name: float(data[name]) for name in ("speed", "processors", "busy")})
+    except (ValueError, KeyError, TypeError):  # none, or broken: it is made anew
+        return None
+    return found if data.get("machine") == _machine() else None
+
+
+def _store(output: Path, made: Probe) -> None:
+    try:
+        write_json(output / PROBE_FILE, {**asdict(made), "at": f"{datetime.now(UTC):%F %T}", "machine": _machine()})
+    except OSError as error:
+        raise UsageError(f"The file {output / PROBE_FILE} cannot be written: {error.strerror}.") from error
+
+
+def _machine() -> dict[str, Any]:
+    here = describe_machine(0)
+    return {name: here[name] for name in _MACHINE}
+
+
+def probe() -> Probe:
+    """Measures what this machine can do, in about 5 s; raises UsageError where that does not end."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rescale-probe-")))
+        counters = [stack.enter_context(_Counter(folder / str(number))) for number in cores()]
+        for counter in counters:
+            counter.line()
+        quiet = _spent(_QUIET_S)
+        for counter in counters:
+            counter.go()
+        full = _spent(_PROBE_S)
+        stretches = [Stretch(**json.loads(counter.line())) for counter in counters]
+    return probe_of(stretches, quiet, full)
+
+
+def probe_of(stretches: Sequence[Stretch], quiet: Mapping[str, int] | None, full: Mapping[str, int] | None) -> Probe:
+    """Returns the probe of what one counter per processor did, at once, beside what the machine did.
+
+    Args:
+        stretches: of the counters, each `_PROBE_S` long.
+        quiet: differences of `CpuReader`'s sums before, while this program did nothing; None where nothing is known.
+        full: those of the same time.
+    """
+    cpu_s = sum(stretch.cpu_s for stretch in stretches)
+    others_s = 0.0 if full is None else _others(full) / 1e6
+    processors = min(float(len(stretches)), (cpu_s + others_s) / _PROBE_S)
+    whole = 0 if quiet is None else sum(quiet[name] for name in ("used", "idle", "steal"))
+    busy = (_others(quiet) + quiet["steal"]) / whole if quiet is not None and whole > 0 else 0.0
+    return Probe(sum(stretch.records for stretch in stretches) / cpu_s, processors, min(busy, 1.0))
+
+
+def _others(spent: Mapping[str, int]) -> int:
+    return max(0, spent["used"] - spent["own"])
+
+
+def _spent(seconds: float) -> dict[str, int] | None:
+    """Returns what the machine's processors do in some seconds, microseconds; None where the system does not tell."""
+    reader = CpuReader(os.getpid())
+    before = reader.read()
+    time.sleep(seconds)
+    after = reader.read()
+    return None if before is None or after is None else {name: after[name] - before[name] for name in before}
+
+
+class _Counter(Closing):
+    """A process of `harness.measure.speed`; close() ends it."""
+
+    def __init__(self, folder: Path):
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "harness.measure.speed", str(folder), str(_PROBE_S)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT, text=True,
+        )  # fmt: skip
+
+    def line(self) -> str:
+        """Returns the next line that it writes; raises UsageError where it ends without one."""
+        assert self._process.stdout is not None
+        if not (text := self._process.stdout.readline()):
+            raise UsageError("What this machine carries cannot be measured: give --rate.")
+        return text
+
+    def go(self) -> None:
+        """Lets it count."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # it has died, which `line` says
+            self._process.stdin.write("go\n")
+            self._process.stdin.flush()
+
+    def close(self) -> None:
+        """Ends it."""
+        self._process.kill()
+        self._process.communicate()
