@@ -25,7 +25,9 @@ from impls.errors import UsageError
 PROBE_FILE = "probe.json"  # in the folder of results
 RATES = (10_000, 8_000, 6_000, 5_000, 4_000, 3_000, 2_000, 1_500, 1_000, 500)
 _IDLE = 1 / 3
-_FIXED, _EACH = 100_000.0, 10.0
+# What a second of the default mechanism in real time costs a machine, in records that the probe counts: without any
+# record, and for each. See docs/decisions/measuring.md for where they come from.
+_FIXED, _EACH = 140_000.0, 8.0
 _QUIET_S, _PROBE_S = 1.0, 2.0
 _MACHINE = ("architecture", "cpu", "cores")
 
@@ -47,13 +49,15 @@ class Probe:
     @property
     def rate(self) -> int:
         """The highest of `RATES` that leaves a third of the processors idle, the lowest where none does."""
-        left = self.speed * self.processors * (1 - _IDLE - self.busy)
-        return next((rate for rate in RATES if _FIXED + _EACH * rate <= left), RATES[-1])
+        return next(filter(self._carries, RATES), RATES[-1])
 
     @property
     def fits(self) -> bool:
         """Whether the rate leaves a third of the processors idle."""
-        return _FIXED + _EACH * self.rate <= self.speed * self.processors * (1 - _IDLE - self.busy)
+        return self._carries(self.rate)
+
+    def _carries(self, rate: int) -> bool:
+        return _FIXED + _EACH * rate <= self.speed * self.processors * (1 - _IDLE - self.busy)
 
 
 @dataclass(frozen=True)
