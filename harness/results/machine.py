@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 
 from harness.files import ROOT
+from harness.measure.cpu import cores
 from harness.setup.java import find_java, read_sums
 from impls.errors import UsageError
 
@@ -37,7 +38,7 @@ def describe_machine(seed: int) -> dict[str, Any]:
 
     Outside a git checkout the commit is "unknown" and dirty is true, as nothing shows that the code is unchanged.
     """
-    return {**_code(), "seed": seed, **_machine(), "versions": dict(_versions())}
+    return {**_code(), "seed": seed, **hardware(), "versions": dict(_versions())}
 
 
 def _output(*command: str | Path) -> str | None:
@@ -74,23 +75,16 @@ def shallow_commit() -> str:
 
 
 @cache
-def _machine() -> dict[str, Any]:
+def hardware() -> dict[str, Any]:
+    """Returns host, system, processor, the cores that this process may use, and memory in bytes."""
     return {
         "host": socket.gethostname(),
         "os": f"{platform.system()} {platform.release()}",
         "architecture": platform.machine(),
         "cpu": _processor(),
-        "cores": _cores(),
+        "cores": len(cores()),
         "memory_bytes": int(psutil.virtual_memory().total),
     }
-
-
-def _cores() -> int:
-    """Returns the cores that this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on Linux
-        return os.cpu_count() or 1
 
 
 def _processor() -> str:

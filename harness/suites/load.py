@@ -17,7 +17,7 @@ from harness.experiment.description import Experiment
 from harness.files import ROOT, read_json, write_json
 from harness.measure.cpu import CpuReader, cores
 from harness.measure.speed import Stretch
-from harness.results.machine import describe_machine
+from harness.results.machine import hardware
 from harness.results.place import find_folder
 from impls.closing import Closing
 from impls.errors import UsageError
@@ -146,8 +146,7 @@ def _store(output: Path, made: Probe) -> None:
 
 
 def _machine() -> dict[str, Any]:
-    here = describe_machine(0)
-    return {name: here[name] for name in _MACHINE}
+    return {name: hardware()[name] for name in _MACHINE}
 
 
 def probe() -> Probe:
