@@ -91,8 +91,9 @@ def left_out(experiment: StoredExperiment) -> str:
 
 
 def _unsteady(experiment: StoredExperiment) -> str:
-    """Returns a sentence with the runs that may be compared and have no steady latency, each with its reason."""
-    found = [f"{run.label} ({why})" for run in experiment.comparable() if (why := why_unsteady(run.entry))]
+    """Returns a sentence with the valid runs that have no steady latency, each with its reason; empty without one."""
+    valid = [run for run in experiment.ordered() if run.verdict == "valid"]
+    found = [f"{run.label} ({why})" for run in valid if (why := why_unsteady(run.entry))]
     return f"There is no steady latency of {', '.join(found)}." if found else ""
 
 
