@@ -27,7 +27,7 @@ RATES = (10_000, 8_000, 6_000, 5_000, 4_000, 3_000, 2_000, 1_500, 1_000, 500)
 _IDLE = 1 / 3
 # What a second of the default mechanism in real time costs a machine, in records that the probe counts: without any
 # record, and for each. See docs/decisions/measuring.md for where they come from.
-_FIXED, _EACH = 140_000.0, 8.0
+_FIXED, _EACH = 175_000.0, 6.0
 _QUIET_S, _PROBE_S = 1.0, 2.0
 _MACHINE = ("architecture", "cpu", "cores")
 
