@@ -6,13 +6,13 @@ from typing import Any
 from invoke.context import Context
 
 from harness.cli.verb import run, run_module, verb
-from harness.experiment.parameters import BENCH, PRESETS
+from harness.experiment.parameters import BENCH, PRESETS, PROBED
 from harness.options.declared import COUNT, FLAG, INTEGER, REAL, Option
 from harness.suites import options
 from harness.suites.options import DURABILITY, RECOVERY
 
 
-@verb(*BENCH, presets=PRESETS)
+@verb(*BENCH, presets={**PRESETS, "standard": PRESETS["standard"] | PROBED})
 def bench(c: Context, **given: Any) -> None:
     """Compare migration mechanisms on one workload: verdicts, latencies, figures and a report.
 

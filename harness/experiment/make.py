@@ -27,6 +27,7 @@ from impls.protocol.arrays import check_bins
 from impls.spark.master import is_local
 
 _DURATION = re.compile(r"[1-9]\d* (second|minute|hour)s?")
+_INTERVAL = re.compile(r"\d+ (millisecond|second|minute)s?")
 _BATCH = next(option.default for option in PARAMETERS if option.field == "batch")
 
 
@@ -96,6 +97,8 @@ def check(experiment: Experiment) -> None:
     replicates = any(catalog.make(name, **catalog.known(name, experiment.options)).replicates for name in own)
     check_level(experiment.durability, replicates=replicates)
     _check_load(experiment)
+    if not _INTERVAL.fullmatch(experiment.trigger):
+        raise UsageError(f"--trigger is a duration such as '500 milliseconds', not {experiment.trigger!r}.")
     _check_cluster(experiment)
     make_keys(experiment.distribution, experiment.keys, experiment.exponent, experiment.seed)
     goal(experiment.policy, initial(experiment.bins, experiment.workers), experiment.workers_goal)

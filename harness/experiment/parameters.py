@@ -104,6 +104,9 @@ class Parameters:
     durability: str = declare(
         "process", "what the state survives: none, the end of a process, or of the host (flushed to disk)",
         _CLUSTER, subject="The durability", choices=("none", "process", "host"))
+    trigger: str = declare(
+        "0 seconds", "epochs: how long after the begin of one the next begins, such as '1 second'; 0 seconds: at once "
+        "behind it", _CLUSTER)
     max_offsets_per_trigger: int | None = declare(
         None, "Spark's limit on records per epoch", _CLUSTER, of.COUNT, unit="records", shown="no limit",
         subject="The limit on records per epoch", least=1)
@@ -176,7 +179,8 @@ QUICK: dict[str, Any] = {
     "bins": 64,
     "name": "quick",
 }
-PRESETS = {"standard": {**STANDARD, "rate": "as a probe of this machine says, at most 10k"}, "--quick": QUICK}
+PRESETS = {"standard": STANDARD, "--quick": QUICK}
+PROBED = {"rate": "as a probe of this machine says, at most 10k"}  # of the standard comparison, for its help
 
 
 def running(quick: str, force: str = "run although the same result is there already") -> tuple[Option, ...]:

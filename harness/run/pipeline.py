@@ -146,8 +146,10 @@ def start_query(
 
 
 def _of_mode(run: Run) -> dict[str, Any]:
-    """Returns what `impls.stream` is told of the mode: nothing for micro-batches."""
-    return {"mode": run.mode, "real_time": RealTime(run.slots, run.experiment.batch)} if run.real_time else {}
+    """Returns what `impls.stream` is told of the mode."""
+    if not run.real_time:
+        return {"trigger": run.experiment.trigger}
+    return {"mode": run.mode, "real_time": RealTime(run.slots, run.experiment.batch)}
 
 
 def spark_checkpoint(folder: Path) -> Path:
@@ -214,14 +216,14 @@ def start_native(
     if experiment.workload == "nexmark":
         source = RecordSource(partial(_read_raw, spark, bootstrap, topics[0], limit), 0)
         twin = partial(answers, query=experiment.query, disorder_ms=disorder_ms(experiment))
-        return NativeQuery(spark, source, answers=twin, **rest)
+        return NativeQuery(spark, source, answers=twin, trigger=experiment.trigger, **rest)
     preload = topics[0] + _PRELOAD
     create_topics(bootstrap, {preload: PRELOAD_PARTITIONS if run.real_time else experiment.workers})
     send_keys(spark, bootstrap, preload, experiment.keys)
     source = RecordSource(partial(read_records, spark, bootstrap, f"{topics[0]},{preload}", limit), experiment.keys)
     if run.real_time:
         return NativeRealTimeQuery(spark, source, topic=topics[0], batch=experiment.batch, **rest)
-    return NativeQuery(spark, source, **rest)
+    return NativeQuery(spark, source, trigger=experiment.trigger, **rest)
 
 
 def send_keys(spark: SparkSession, bootstrap: str, topic: str, records: int, key: Column | None = None) -> None:

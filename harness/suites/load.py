@@ -15,7 +15,7 @@ from typing import Any
 
 from harness.experiment.description import Experiment
 from harness.files import ROOT, read_json, write_json
-from harness.measure.cpu import CpuReader, cores
+from harness.measure.cpu import BUSY, CpuReader, cores
 from harness.measure.speed import Stretch
 from harness.results.machine import hardware
 from harness.results.place import find_folder
@@ -24,6 +24,8 @@ from impls.errors import UsageError
 
 PROBE_FILE = "probe.json"  # in the folder of results
 RATES = (10_000, 8_000, 6_000, 5_000, 4_000, 3_000, 2_000, 1_500, 1_000, 500)
+_TRIGGERS = ("0 seconds", "1 second")
+_EPOCH_PROCESSORS = 1.5  # that Spark's own epochs use when one follows the other, at any rate
 _IDLE = 1 / 3
 # What a second of the default mechanism in real time costs a machine, in records that the probe counts: without any
 # record, and for each. See docs/decisions/measuring.md for where they come from.
@@ -52,6 +54,11 @@ class Probe:
         return next(filter(self._carries, RATES), RATES[-1])
 
     @property
+    def trigger(self) -> str:
+        """How far apart epochs begin: on about one processor those that follow one another leave nothing idle."""
+        return _TRIGGERS[self.processors < _EPOCH_PROCESSORS]
+
+    @property
     def fits(self) -> bool:
         """Whether the rate leaves a third of the processors idle."""
         return self._carries(self.rate)
@@ -62,19 +69,24 @@ class Probe:
 
 @dataclass(frozen=True)
 class Load:
-    """A rate in records/s, and a sentence that says where it comes from."""
+    """A rate in records/s, the interval of epochs, and a sentence that says where they come from."""
 
     rate: int
+    trigger: str
     sentence: str
+
+    def of(self, experiment: Experiment) -> Experiment:
+        """Returns an experiment with this load."""
+        return replace(experiment, rate=self.rate, trigger=self.trigger)
 
 
 def loaded(experiment: Experiment, output: Path, *, force: bool, resume: bool) -> Experiment:
-    """Returns an experiment at the rate of `load_for`, and prints where that comes from."""
+    """Returns an experiment with the load of `load_for`, and prints where that comes from."""
     load = load_for(experiment, output, force=force, resume=resume)
     if load.sentence:
         sys.stdout.write(f"{load.sentence}\n")
         sys.stdout.flush()
-    return replace(experiment, rate=load.rate)
+    return load.of(experiment)
 
 
 def load_for(experiment: Experiment, output: Path, *, force: bool = False, resume: bool = False) -> Load:
@@ -88,43 +100,49 @@ def load_for(experiment: Experiment, output: Path, *, force: bool = False, resum
         experiment: all its other parameters.
         output: folder of results.
         force: probe anew.
-        resume: take the rate of an unfinished result.
+        resume: take the load of an unfinished result.
 
     Raises:
         UsageError: the probe did not end, or its file cannot be written.
     """
     stored = None if force and not resume else stored_probe(output)
-    if resume and (rate := _unfinished_rate(experiment, output, None if stored is None else stored.rate)) is not None:
-        return Load(rate, f"The unfinished result has {rate:,} records/s.")
+    if resume and (begun := _unfinished(experiment, output, stored)) is not None:
+        return Load(*begun, f"The unfinished result has {begun[0]:,} records/s.")
     if stored is not None:
-        return Load(stored.rate, _sentence(stored, "as probed before; --force probes anew, --rate overrides"))
+        return _load(stored, "as probed before; --force probes anew, --rate overrides")
     if resume:
-        return Load(experiment.rate, "")
+        return Load(experiment.rate, experiment.trigger, "")
     made = probe()
-    _store(output, made)
-    return Load(made.rate, _sentence(made, "--rate overrides"))
+    if made.busy <= BUSY:  # else it says little of the machine
+        _store(output, made)
+    return _load(made, "--rate overrides")
 
 
-def _sentence(found: Probe, how: str) -> str:
+def _load(found: Probe, how: str) -> Load:
     short = "" if found.fits else f", which leaves less than {_IDLE:.0%} of it idle"
-    return (
+    apart = "" if found.trigger == _TRIGGERS[0] else f", epochs {found.trigger} apart"
+    sentence = (
         f"This machine ({found.processors:.1f} processors, {found.busy:.0%} busy with other work): "
-        f"{found.rate:,} records/s{short} ({how})."
+        f"{found.rate:,} records/s{apart}{short} ({how})."
     )
+    return Load(found.rate, found.trigger, sentence)
 
 
-def _unfinished_rate(experiment: Experiment, output: Path, first: int | None) -> int | None:
-    """Returns the rate of the newest unfinished result of the same experiment, of one at the rate `first` before."""
+def _unfinished(experiment: Experiment, output: Path, first: Probe | None) -> tuple[int, str] | None:
+    """Returns rate and trigger of the newest unfinished result of the experiment, of one with a probe's load before."""
 
-    def newest(rate: int | None) -> int | None:
+    def newest(wanted: tuple[int, str] | None) -> tuple[int, str] | None:
         def same(data: dict[str, Any]) -> bool:
-            wanted = data.get("rate") if rate is None else rate
-            return isinstance(wanted, int) and bool(data["digest"] == replace(experiment, rate=wanted).digest())
+            rate, trigger = data.get("rate"), data.get("trigger")
+            if not (isinstance(rate, int) and isinstance(trigger, str) and wanted in {None, (rate, trigger)}):
+                return False
+            return bool(data["digest"] == Load(rate, trigger, "").of(experiment).digest())
 
         folder = find_folder(output, "experiment.json", same, finished=False)
-        return None if folder is None else int(read_json(folder / "experiment.json")["rate"])
+        found = None if folder is None else read_json(folder / "experiment.json")
+        return None if found is None else (found["rate"], found["trigger"])
 
-    at_first = None if first is None else newest(first)
+    at_first = None if first is None else newest((first.rate, first.trigger))
     return newest(None) if at_first is None else at_first
 
 

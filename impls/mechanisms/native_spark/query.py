@@ -59,8 +59,10 @@ class NativeQuery(BinlessQuery):
         on_epoch: OnLine,
         on_event: OnEvent,
         answers: Answers | None = None,
+        trigger: str = "0 seconds",
     ):  # fmt: skip
         super().__init__("Spark's own query", workers, bins, on_event)
+        self._trigger = trigger
         self._answers = answers or partial(_count, operator=native.operator)
         self._mode = "append" if answers else "update"
         self._spark, self._source, self._output, self._checkpoint = spark, source, output, checkpoint
@@ -89,7 +91,7 @@ class NativeQuery(BinlessQuery):
         with self._lock:  # so that no epoch is told of before it is known whose it is
             self._resumed = self._committed()
             self._on_event("query_start", {"partitions": self._workers})
-            query = self._writer().start()
+            query = self._writer().trigger(processingTime=self._trigger).start()
             self._run = str(query.runId)
             return query
 

@@ -30,6 +30,7 @@ OTHER = {  # a value of each parameter that is not its default, and fits the oth
     "rounds": 2, "seed": 7, "keys": 5_000, "distribution": "zipf", "exponent": 0.5, "rate": 2_000,
     "rate_shape": "sine:period=30", "profile": "default", "out_of_order": "", "duration_s": 9.0, "lead_in_s": 1.5,
     "arrivals_ms": 40.0, "workers": 2, "workers_goal": 8, "bins": 64, "policy": "contiguous", "durability": "host",
+    "trigger": "1 second",
     "max_offsets_per_trigger": 500, "input_partitions": 3, "result_partitions": 5, "bootstrap": "somewhere:9092",
     "master": "local[3]", "archive": "none", "cluster": 3, "netem": "delay 2ms", "tls": "auto",
     "state_dir": "somewhere", "log_dir": "s3://bucket/somewhere", "name": "other",

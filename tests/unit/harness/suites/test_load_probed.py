@@ -128,27 +128,28 @@ def test_the_first_probe_holds_until_a_new_result_is_forced(tmp_path, probes, ex
 
 def test_an_earlier_finished_result_is_there_again_whatever_a_probe_would_say(tmp_path, probes, experiment):
     probes[:] = [SLOW, FAST]
-    made = replace(experiment, rate=load_for(experiment, tmp_path).rate)
+    made = load_for(experiment, tmp_path).of(experiment)
     folder = begun(made, tmp_path, done=True)
-    again = replace(experiment, rate=load_for(experiment, tmp_path).rate)
+    again = load_for(experiment, tmp_path).of(experiment)
     assert find_earlier(again, tmp_path, finished=True) == folder
     assert probes == [FAST]
 
 
 def test_an_unfinished_result_is_resumed_at_its_own_rate_though_another_was_probed_since(tmp_path, probes, experiment):
     probes[:] = [SLOW, FAST]
-    cut_off = begun(replace(experiment, rate=load_for(experiment, tmp_path).rate), tmp_path, done=False, number=1)
-    begun(replace(experiment, rate=load_for(experiment, tmp_path, force=True).rate), tmp_path, done=True, number=2)
+    cut_off = begun(load_for(experiment, tmp_path).of(experiment), tmp_path, done=False, number=1)
+    begun(load_for(experiment, tmp_path, force=True).of(experiment), tmp_path, done=True, number=2)
     begun(replace(experiment, keys=99_999, rate=3_000), tmp_path, done=False, number=3)
     found = load_for(experiment, tmp_path, resume=True)
     assert found.rate == SLOW.rate
     assert f"{SLOW.rate:,} records/s" in found.sentence
-    assert find_earlier(replace(experiment, rate=found.rate), tmp_path, finished=False) == cut_off
+    assert find_earlier(found.of(experiment), tmp_path, finished=False) == cut_off
+    assert found.trigger == SLOW.trigger == "1 second" != FAST.trigger
 
 
 def test_the_probed_rate_is_resumed_before_one_that_was_given(tmp_path, probes, experiment):
-    rate = load_for(experiment, tmp_path).rate
-    begun(replace(experiment, rate=rate), tmp_path, done=False, number=1)
+    rate = (first := load_for(experiment, tmp_path)).rate
+    begun(first.of(experiment), tmp_path, done=False, number=1)
     begun(replace(experiment, rate=1_234), tmp_path, done=False, number=2)
     assert load_for(experiment, tmp_path, resume=True).rate == rate
     (tmp_path / PROBE_FILE).unlink()
@@ -156,6 +157,21 @@ def test_the_probed_rate_is_resumed_before_one_that_was_given(tmp_path, probes, 
     assert load_for(experiment, tmp_path / "empty", resume=True).rate == experiment.rate, (
         "nothing is there to probe for"
     )
+
+
+def test_a_probe_beside_other_work_is_not_kept(tmp_path, probes, experiment):
+    probes[:] = [replace(FAST, busy=0.5), FAST]
+    assert "50% busy" in load_for(experiment, tmp_path).sentence
+    assert stored_probe(tmp_path) is None
+    assert "0% busy" in load_for(experiment, tmp_path).sentence
+
+
+def test_epochs_are_apart_where_they_would_use_all_there_is(tmp_path, probes, experiment):
+    probes[:] = [SLOW]
+    made = load_for(experiment, tmp_path)
+    assert made.of(experiment).trigger == "1 second"
+    assert "records/s, epochs 1 second apart" in made.sentence
+    assert [Probe(1e5, number, 0.0).trigger for number in (1.0, 1.9, 2.0)] == ["1 second", "0 seconds", "0 seconds"]
 
 
 @pytest.mark.parametrize("broken", ["", "[]", "{", '{"speed": "much"}'])
