@@ -24,6 +24,7 @@ from impls.mechanisms.native_spark.ticks import (
     found_nothing,
     idle_polls,
     newest_epoch,
+    seconds_of,
     state_bytes,
 )  # fmt: skip
 from impls.worker.output import Output
@@ -62,7 +63,7 @@ class NativeQuery(BinlessQuery):
         trigger: str = "0 seconds",
     ):  # fmt: skip
         super().__init__("Spark's own query", workers, bins, on_event)
-        self._trigger = trigger
+        self._trigger, self._interval_s = trigger, seconds_of(trigger)
         self._answers = answers or partial(_count, operator=native.operator)
         self._mode = "append" if answers else "update"
         self._spark, self._source, self._output, self._checkpoint = spark, source, output, checkpoint
@@ -85,7 +86,7 @@ class NativeQuery(BinlessQuery):
 
     def status(self) -> dict[str, Any]:
         """Returns epoch, partitions, whether a restart is under way, whether all input has had its effect (settled)."""
-        return self._status(self._last_epoch, settled=self._idle >= _IDLE_POLLS)
+        return self._status(self._last_epoch, settled=self._idle >= _IDLE_POLLS + 2 * self._interval_s / _POLL_S)
 
     def _start(self) -> StreamingQuery:
         with self._lock:  # so that no epoch is told of before it is known whose it is
@@ -153,7 +154,7 @@ class NativeQuery(BinlessQuery):
         """Sees how the query goes on."""
         message = query.status["message"]
         self._end_restart(message)
-        self._idle = idle_polls(self._idle, message)
+        self._idle = idle_polls(self._idle, message, apart=self._interval_s > 0)
 
     def _restart(self, query: StreamingQuery) -> StreamingQuery:
         with self._lock:
@@ -184,7 +185,7 @@ class NativeQuery(BinlessQuery):
 
     def _progress(self, epoch: int, begin_us: int, progress: Any) -> None:
         with self._lock:
-            self._last_epoch = epoch
+            self._last_epoch, self._idle = epoch, 0
             again = str(progress.runId) == self._run
             if self._preloaded < self._source.preloaded:
                 self._preloaded += progress.numInputRows

@@ -183,7 +183,8 @@ class Ticks:
         return waiting / len(self._last) / (came / ms) if came and ms else None
 
 
-_WAITING, _ASKING = "Waiting for data to arrive", "Getting offsets from"
+_WAITING, _ASKING, _NEXT = "Waiting for data to arrive", "Getting offsets from", "Waiting for next trigger"
+_UNITS = {"millisecond": 1e-3, "second": 1.0, "minute": 60.0}
 
 
 class EpochListener(StreamingQueryListener):
@@ -209,18 +210,29 @@ class EpochListener(StreamingQueryListener):
         """Does nothing."""
 
 
-def idle_polls(before: int, message: str) -> int:
+def seconds_of(trigger: str) -> float:
+    """Returns a trigger's interval in seconds.
+
+    >>> seconds_of("500 milliseconds"), seconds_of("2 seconds")
+    (0.5, 2.0)
+    """
+    number, unit = trigger.split()
+    return float(number) * _UNITS[unit.removesuffix("s")]
+
+
+def idle_polls(before: int, message: str, *, apart: bool = False) -> int:
     """Returns how many polls in a row have found no epoch under way, with the status message of one more.
 
     Spark waits and asks for offsets in turns, and on a busy machine asks for longer than it waits. Only waiting tells
-    that there was nothing to do, so a row begins with it.
+    that there was nothing to do, so a row begins with it. With epochs `apart` it waits behind each of them, whatever
+    has come: only a row longer than their interval tells anything.
 
     >>> idle_polls(0, "Getting offsets from KafkaV2[...]"), idle_polls(0, "Waiting for data to arrive")
     (0, 1)
     >>> idle_polls(1, "Getting offsets from KafkaV2[...]"), idle_polls(2, "Processing new data")
     (2, 0)
     """
-    idle = message == _WAITING or (before > 0 and message.startswith(_ASKING))
+    idle = message == _WAITING or (apart and message == _NEXT) or (before > 0 and message.startswith(_ASKING))
     return before + 1 if idle else 0
 
 
@@ -236,7 +248,7 @@ def found_nothing(message: str, *, committed: bool) -> bool:
     >>> [found_nothing("Waiting for data to arrive", committed=committed) for committed in (False, True)]
     [True, False]
     """
-    return message == _WAITING and not committed
+    return message in {_WAITING, _NEXT} and not committed
 
 
 def newest_epoch(folder: Path) -> int:

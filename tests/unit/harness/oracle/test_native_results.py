@@ -10,7 +10,7 @@ from harness.oracle.keycount import check
 from harness.oracle.native import NativeResults, arrivals_of, as_results, cell_lines
 from impls import catalog
 from impls.errors import UsageError
-from impls.mechanisms.native_spark.ticks import found_nothing, idle_polls
+from impls.mechanisms.native_spark.ticks import found_nothing, idle_polls, seconds_of
 
 PRELOADED = histories.KEYS // 2
 
@@ -121,6 +121,15 @@ def test_a_row_of_idle_polls_begins_with_waiting_and_ends_with_an_epoch():
         rows.append(row)
     assert rows == [0, 0, 1, 2, 3, 4, 0, 0, 1]
     assert idle_polls(9, "Processing new data") == idle_polls(9, "Stopped") == 0
+
+
+def test_a_wait_for_the_next_trigger_counts_where_epochs_are_apart():
+    following, asking = "Waiting for next trigger", "Getting offsets from KafkaV2[Subscribe[in]]"
+    assert idle_polls(3, following) == 0
+    messages = enumerate([following, asking, following, "Stopped"])
+    assert [idle_polls(number, message, apart=True) for number, message in messages] == [1, 2, 3, 0]
+    texts = ("0 seconds", "1 second", "250 milliseconds", "2 minutes")
+    assert [seconds_of(text) for text in texts] == [0, 1, 0.25, 120]
 
 
 def test_a_restart_that_has_run_an_epoch_waits_for_its_progress():
