@@ -93,7 +93,19 @@ def suite_from(options: Mapping[str, Any]) -> Suite:
     shared: dict[str, Any] = {"duration_s": NEXMARK_S, **(NEXMARK_QUICK if options.get("quick") else {})}
     values = {
         name: options.get(name) or None
-        for name in ("mode", "profile", "rate", "fault", "bins", "duration", "cluster", "netem", "batch", "slots")
+        for name in (
+            "mode",
+            "profile",
+            "rate",
+            "fault",
+            "bins",
+            "duration",
+            "cluster",
+            "netem",
+            "batch",
+            "slots",
+            "seed",
+        )
     }
     shared |= read_given(PARAMETERS, values)
     shared["workers"] = options.get("workers") or "2:4"

@@ -56,7 +56,7 @@ NEXMARK = (
     _of("query", "q0 to q22", "queries, separated by commas"),
     Option("group", f"groups of queries, separated by commas: {', '.join(NEXMARK_GROUPS)}", TEXT, _WHAT, shown="all"),
     _mechanism("megaphone-batched, and native-repartition where Spark can"),
-    *map(_of, ("mode", "fault", "profile", "rate")),
+    *map(_of, ("mode", "fault", "profile", "rate")), _of("seed", "", "seed of the events and of the order of runs"),
     _of("duration", default=NEXMARK_S),
     _of("workers", "2:4", "FROM:TO of the rescale, or N for Megaphone's pattern"),
     *map(_of, ("bins", "cluster", "netem", "batch", "slots")),
