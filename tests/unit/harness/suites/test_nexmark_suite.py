@@ -35,6 +35,7 @@ def test_all_queries_run_with_their_twin_where_there_is_one():
     lasts_s = {e.query: e.duration_s for e in suite_from({"quick": True}).experiments}
     assert lasts_s["q11"] > lasts_s["q5"], "a session ends late"
     assert {e.duration_s for e in suite_from({"quick": True, "duration": "9"}).experiments} == {9.0}
+    assert [e.seed for e in suite_from({"query": "q4,q6", "seed": "12"}).experiments] == [12, 12]
     (on_hosts,) = suite_from({"query": "q4", "cluster": "3", "netem": "delay 2ms"}).experiments
     assert (on_hosts.cluster, on_hosts.netem) == (3, "delay 2ms")
 
