@@ -81,6 +81,7 @@ def against_native(rows: Sequence[Mapping[str, Any]]) -> str:
 _LIVE = "megaphone-batched"
 _NATIVE = "native-repartition"
 _TABLE = "nexmark.json"
+_PASSED_ON = ["mode", "profile", "rate", "fault", "seed", "bins", "duration", "cluster", "netem", "batch", "slots"]
 
 
 def suite_from(options: Mapping[str, Any]) -> Suite:
@@ -91,22 +92,7 @@ def suite_from(options: Mapping[str, Any]) -> Suite:
         *(query for name in groups for query in NEXMARK_GROUPS[name]),
     ]
     shared: dict[str, Any] = {"duration_s": NEXMARK_S, **(NEXMARK_QUICK if options.get("quick") else {})}
-    values = {
-        name: options.get(name) or None
-        for name in (
-            "mode",
-            "profile",
-            "rate",
-            "fault",
-            "bins",
-            "duration",
-            "cluster",
-            "netem",
-            "batch",
-            "slots",
-            "seed",
-        )
-    }
+    values = {name: options.get(name) or None for name in _PASSED_ON}
     shared |= read_given(PARAMETERS, values)
     shared["workers"] = options.get("workers") or "2:4"
     longer_s = {"q11": NEXMARK_Q11_S[bool(options.get("quick"))]} if values["duration"] is None else {}
