@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from impls import catalog
-from impls.closing import closed_on_error, ended_on_error
+from impls.closing import ended_on_error
 from impls.controltopic.listener import ControlListener
 from impls.controltopic.topic import ControlTopic
 from impls.driver.checkpoint import Checkpoint
@@ -21,6 +21,7 @@ from impls.driver.epochs import EpochRecord
 from impls.driver.handle import RunQuery, StreamHandle
 from impls.driver.pipeline import PipelineChanges
 from impls.driver.preparing import NOTHING, Preparation
+from impls.driver.refusal import undone_when_refused
 from impls.durability.files import Files, check_level
 from impls.durability.schedule import REPLAY_EPOCHS
 from impls.errors import UsageError
@@ -139,7 +140,7 @@ def stream(
     settings = {"key": key, "mode": mode, **_checked((bins, workers), how, operator, durability, replay_epochs)}
     made = partial(spec_of, read, how, operator, sink, hosts, turns=start is real_time, on_error=_on_error(on_error))
     frame = _ready(prepared(read.source, key, operator, bins, time, further=columns), operator, sink, py_files, start)
-    with closed_on_error(Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")) as opened:
+    with undone_when_refused(Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")) as opened:
         files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
         spec = made(opened=opened, bins=bins, state_dir=_made(state_dir), files=files)
         driving = partial(Driver, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch, prepare=_prepare)

@@ -11,12 +11,12 @@ import time
 import uuid
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from harness.lab.bringup import bring_up, open_session
 from harness.lab.topics import create_topics
@@ -27,6 +27,7 @@ from impls.worker.results import Deduplicator, number_of
 
 _DEADLINE_S = 120.0
 _POLL_S = 0.2
+_CONNECT_S = 5.0
 _CUT_OFF = 130
 _QUIET = {"log_level": 0}  # a client says that its broker is gone, which ends before it
 
@@ -127,7 +128,7 @@ class TopicRows:
         """Returns all rows that are there, once there are `number`; raises as `Playground.results` does."""
         end, has_ended = time.monotonic() + _DEADLINE_S, False
         while (taken := self._take()) or len(self._rows) < number:
-            if has_ended and not taken:  # behind its end
+            if has_ended and not taken and self._at_end():
                 raise StateError(f"The query has ended with {len(self._rows)} of {number} results in {self._topic}.")
             if time.monotonic() > end:
                 raise StateError(
@@ -144,6 +145,13 @@ class TopicRows:
             if number is not None and self._seen.accept(message.partition(), number):
                 self._rows.append(json.loads(message.value()))
         return len(messages)
+
+    def _at_end(self) -> bool:
+        """Returns whether all messages of the topic have been taken."""
+        at = self._consumer.position(self._consumer.assignment())
+        with suppress(KafkaException):  # a broker that has ended too has nothing more
+            return all(self._consumer.get_watermark_offsets(one, _CONNECT_S)[1] <= max(one.offset, 0) for one in at)
+        return True
 
     def close(self) -> None:
         """Ends the client."""

@@ -27,7 +27,7 @@ from impls.protocol.arrays import check_bins
 from impls.spark.master import is_local
 
 _DURATION = re.compile(r"[1-9]\d* (second|minute|hour)s?")
-_INTERVAL = re.compile(r"\d+ (millisecond|second|minute)s?")
+_INTERVAL = re.compile(r"([0-9]{1,2} second|[0-9]{1,4} millisecond)s?")
 _BATCH = next(option.default for option in PARAMETERS if option.field == "batch")
 
 
@@ -70,6 +70,8 @@ def _check_size(experiment: Experiment) -> None:
         raise UsageError(f"--batch is a duration such as '60 seconds' or '5 minutes', not {experiment.batch!r}.")
     if experiment.slots is not None and experiment.slots < experiment.workers:
         raise UsageError(f"{experiment.slots} slots are too few for {experiment.workers} workers: give as many.")
+    if experiment.modes == (REAL_TIME,) and experiment.trigger != Experiment().trigger:
+        raise UsageError("Real-time mode has no epochs to be apart: leave out --trigger.")
     if experiment.max_offsets_per_trigger is not None:
         raise UsageError("Real-time mode has no epochs to limit: leave out --max-offsets-per-trigger.")
 
@@ -98,7 +100,9 @@ def check(experiment: Experiment) -> None:
     check_level(experiment.durability, replicates=replicates)
     _check_load(experiment)
     if not _INTERVAL.fullmatch(experiment.trigger):
-        raise UsageError(f"--trigger is a duration such as '500 milliseconds', not {experiment.trigger!r}.")
+        raise UsageError(
+            f"--trigger is at most 99 seconds, such as '500 milliseconds' or '2 seconds', not {experiment.trigger!r}."
+        )
     _check_cluster(experiment)
     make_keys(experiment.distribution, experiment.keys, experiment.exponent, experiment.seed)
     goal(experiment.policy, initial(experiment.bins, experiment.workers), experiment.workers_goal)
@@ -214,7 +218,7 @@ def _check_options(experiment: Experiment) -> None:
 _QUERY = "q4"
 _CHOICES = ("mechanism", "all", "workload", "query", "profile", "fault", "value_bytes", "cost_us")
 _NOT_IN_REAL_TIME = ("cluster", "master", "log_dir", "max_offsets_per_trigger")
-_LOADS = ("quick", "rate", "rate_shape", "cluster", "master", "bootstrap_servers")
+_LOADS = ("quick", "rate", "rate_shape", "trigger", "cluster", "master", "bootstrap_servers")
 _OTHERS = {option.name for option in BENCH} - {option.name for option in PARAMETERS}
 
 
@@ -255,7 +259,8 @@ def experiment_from(options: Mapping[str, Any]) -> Experiment:
 def names_no_load(options: Mapping[str, Any]) -> bool:
     """Returns whether options of `./inv bench` are those of the standard comparison on this machine alone, at no rate.
 
-    The machine is then measured for its rate: what that comparison costs is known, and nothing else's is.
+    The machine is then measured for its rate by what that comparison costs; of other keys, workers or durability than
+    its own that is near enough.
     """
     return not any(options.get(name) for name in (*_CHOICES, *_LOADS))
 

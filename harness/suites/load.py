@@ -1,10 +1,12 @@
 """The load of a comparison that names none: what this machine carries, as a probe of a few seconds says."""
 
 import json
+import math
 import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -14,14 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from harness.experiment.description import Experiment
+from harness.experiment.parameters import MICRO_BATCH
 from harness.files import ROOT, read_json, write_json
-from harness.measure.cpu import BUSY, CpuReader, cores
+from harness.measure.cpu import BUSY, CpuReader, cores, quota
 from harness.measure.speed import Stretch
 from harness.results.machine import hardware
 from harness.results.place import find_folder
+from harness.run.runs import busy_runs
 from impls.closing import Closing
 from impls.errors import UsageError
 
+_FILE = "experiment.json"
 PROBE_FILE = "probe.json"  # in the folder of results
 RATES = (10_000, 8_000, 6_000, 5_000, 4_000, 3_000, 2_000, 1_500, 1_000, 500)
 _TRIGGERS = ("0 seconds", "1 second")
@@ -31,6 +36,7 @@ _IDLE = 1 / 3
 # record, and for each. See docs/decisions/measuring.md for where they come from.
 _FIXED, _EACH = 175_000.0, 6.0
 _QUIET_S, _PROBE_S = 1.0, 2.0
+_DEADLINE_S = 120.0  # for counters to come up, on a machine that is very slow, and to end
 _MACHINE = ("architecture", "cpu", "cores")
 
 
@@ -76,8 +82,9 @@ class Load:
     sentence: str
 
     def of(self, experiment: Experiment) -> Experiment:
-        """Returns an experiment with this load."""
-        return replace(experiment, rate=self.rate, trigger=self.trigger)
+        """Returns an experiment with this load; without epochs it has no interval of them."""
+        trigger = self.trigger if MICRO_BATCH in experiment.modes else experiment.trigger
+        return replace(experiment, rate=self.rate, trigger=trigger)
 
 
 def loaded(experiment: Experiment, output: Path, *, force: bool, resume: bool) -> Experiment:
@@ -106,8 +113,8 @@ def load_for(experiment: Experiment, output: Path, *, force: bool = False, resum
         UsageError: the probe did not end, or its file cannot be written.
     """
     stored = None if force and not resume else stored_probe(output)
-    if resume and (begun := _unfinished(experiment, output, stored)) is not None:
-        return Load(*begun, f"The unfinished result has {begun[0]:,} records/s.")
+    if resume and (begun := _resumed(experiment, output)) is not None:
+        return Load(*begun, f"The result to resume has {begun[0]:,} records/s.")
     if stored is not None:
         return _load(stored, "as probed before; --force probes anew, --rate overrides")
     if resume:
@@ -128,22 +135,28 @@ def _load(found: Probe, how: str) -> Load:
     return Load(found.rate, found.trigger, sentence)
 
 
-def _unfinished(experiment: Experiment, output: Path, first: Probe | None) -> tuple[int, str] | None:
-    """Returns rate and trigger of the newest unfinished result of the experiment, of one with a probe's load before."""
+def _resumed(experiment: Experiment, output: Path) -> tuple[int, str] | None:
+    """Returns rate and trigger of the newest result of the experiment to go on with, at any load.
 
-    def newest(wanted: tuple[int, str] | None) -> tuple[int, str] | None:
-        def same(data: dict[str, Any]) -> bool:
-            rate, trigger = data.get("rate"), data.get("trigger")
-            if not (isinstance(rate, int) and isinstance(trigger, str) and wanted in {None, (rate, trigger)}):
-                return False
-            return bool(data["digest"] == Load(rate, trigger, "").of(experiment).digest())
+    That is an unfinished one, else one of which a run is to be made anew, as the machine was busy.
+    """
 
-        folder = find_folder(output, "experiment.json", same, finished=False)
-        found = None if folder is None else read_json(folder / "experiment.json")
-        return None if found is None else (found["rate"], found["trigger"])
+    def at(data: dict[str, Any]) -> Experiment | None:
+        rate, trigger = data.get("rate"), data.get("trigger")
+        if not (isinstance(rate, int) and isinstance(trigger, str)):
+            return None
+        found = Load(rate, trigger, "").of(experiment)
+        return found if data["digest"] == found.digest() else None
 
-    at_first = None if first is None else newest((first.rate, first.trigger))
-    return newest(None) if at_first is None else at_first
+    def busy(data: dict[str, Any], folder: Path) -> bool:
+        return (found := at(data)) is not None and bool(busy_runs(found.runs(), folder / "runs"))
+
+    folder = find_folder(output, _FILE, lambda data: at(data) is not None, finished=False)
+    if folder is None:
+        done = sorted(output.glob(f"*/{_FILE}"), reverse=True)
+        folder = next((f.parent for f in done if (f.parent / "done").exists() and busy(read_json(f), f.parent)), None)
+    found = None if folder is None else read_json(folder / _FILE)
+    return None if found is None else (found["rate"], found["trigger"])
 
 
 def stored_probe(output: Path) -> Probe | None:
@@ -164,14 +177,15 @@ def _store(output: Path, made: Probe) -> None:
 
 
 def _machine() -> dict[str, Any]:
-    return {name: hardware()[name] for name in _MACHINE}
+    return {**{name: hardware()[name] for name in _MACHINE}, "quota": quota()}
 
 
 def probe() -> Probe:
     """Measures what this machine can do, in about 5 s; raises UsageError where that does not end."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rescale-probe-")))
-        counters = [stack.enter_context(_Counter(folder / str(number))) for number in cores()]
+        many = min(len(cores()), math.ceil(quota() or len(cores())))
+        counters = [stack.enter_context(_Counter(folder / str(number))) for number in range(many)]
         for counter in counters:
             counter.line()
         quiet = _spent(_QUIET_S)
@@ -219,6 +233,8 @@ class _Counter(Closing):
             [sys.executable, "-m", "harness.measure.speed", str(folder), str(_PROBE_S)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT, text=True,
         )  # fmt: skip
+        self._deadline = threading.Timer(_DEADLINE_S, self._process.kill)  # behind which it has no next line
+        self._deadline.start()
 
     def line(self) -> str:
         """Returns the next line that it writes; raises UsageError where it ends without one."""
@@ -236,5 +252,6 @@ class _Counter(Closing):
 
     def close(self) -> None:
         """Ends it."""
+        self._deadline.cancel()
         self._process.kill()
         self._process.communicate()

@@ -31,6 +31,8 @@ from impls.durability.files import Files, sync_path
 from impls.durability.schedule import NAME as MANIFEST
 from impls.errors import CorruptStateError, UsageError
 from impls.protocol.arrays import check_bins
+from impls.spark.secrecy import check_channel, secrets_of
+from impls.worker.sinks import Nowhere
 
 
 @contextmanager
@@ -188,6 +190,7 @@ def adopt(
     begin, location = time.monotonic(), _location(native)
     check_bins(bins, workers)
     check_place(durability, log_dir)
+    check_channel(spark.sparkContext.getConf(), secrets_of(Nowhere(), None, log_dir, "none"))
     _check_stopped(spark, location)
     log = read_log(Files(location))
     reader = reading_session(spark, state_ids=log.state_ids)

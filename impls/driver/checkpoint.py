@@ -87,6 +87,7 @@ BASE_BYTES = 16 << 20  # of journals; with 16,384 bins, all in use, that is 45 e
 _OF_OPERATOR = "operator."
 _MODE = "mode"
 _JOURNALS = ("plan", "observed", "commands")
+MADE = ("query.json", *(f"{name}.log" for name in _JOURNALS), "generation", "lock")  # by the first opening
 _MORE = "journals.json"  # names of journals that not every query has
 
 

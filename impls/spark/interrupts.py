@@ -18,8 +18,15 @@ def contain_interrupts() -> None:
 
 
 def _close(connection: ClientServerConnection, port: int, _server_port: int) -> None:
-    """Closes a connection if it is the one of the call, by its port, else puts it back among the idle ones."""
-    if connection.socket.getsockname()[1] == port:
+    """Closes a connection if it is the one of the call, by its port, else puts it back among the idle ones.
+
+    Another thread may be closing one of these: nothing of that may stand in for the KeyboardInterrupt.
+    """
+    try:
+        own = connection.socket.getsockname()[1] == port
+    except (AttributeError, OSError):  # it is closed
+        return
+    if own:
         connection.close()
     else:
         connection.java_client.deque.append(connection)

@@ -19,7 +19,14 @@ from impls.worker.sinks import Sink
 TRUSTED = "spark.rescale.trustedNetwork"
 _ENCRYPTION = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")  # either will do
 _AUTHENTICATION = "spark.authenticate"
-_SECRETS = ("password", "secret", "key.pem", "oauthbearer.config", "jaas")  # in names of a client's settings
+_SECRETS = (
+    "password",
+    "passphrase",
+    "secret",
+    "key.pem",
+    "oauthbearer.config",
+    "jaas",
+)  # in names of a client's settings
 
 
 def secrets_of(sink: Sink, shared: Shared | None, log: str | None, tls: str) -> list[str]:
@@ -48,8 +55,8 @@ def check_channel(conf: SparkConf, secrets: list[str]) -> None:
     """Raises UsageError where a session would send what `secrets_of` has returned to other hosts in the open."""
     if secrets and (missing := missing_of(conf.get("spark.master", "") or "", dict(conf.getAll()))):
         raise UsageError(
-            f"Spark would send {', '.join(secrets)} to other hosts in the open: start the session with "
-            f"{' and '.join(missing)}, or with {TRUSTED}=true where nobody else reads the network."
+            f"Spark would send {', '.join(secrets)} to other hosts in the open: set {' and '.join(missing)} for the "
+            f"session, as in spark-defaults.conf, or {TRUSTED}=true where nobody else reads the network."
         )
 
 
@@ -60,18 +67,21 @@ def missing_of(master: str, settings: Mapping[str, str]) -> list[str]:
         master: `spark.master`.
         settings: of the session.
     """
-    if _stays_here(master) or settings.get(TRUSTED) == "true":
+
+    def on(name: str) -> bool:
+        return settings.get(name, "").lower() == "true"
+
+    if _stays_here(master, settings.get("spark.driver.host", "localhost")) or on(TRUSTED):
         return []
-    missing = [] if settings.get(_AUTHENTICATION) == "true" else [f"{_AUTHENTICATION}=true"]
-    encrypted = any(settings.get(name) == "true" for name in _ENCRYPTION)
-    return missing if encrypted else [*missing, f"{_ENCRYPTION[0]}=true"]
+    missing = [] if on(_AUTHENTICATION) else [f"{_AUTHENTICATION}=true"]
+    return missing if any(map(on, _ENCRYPTION)) else [*missing, f"{_ENCRYPTION[0]}=true"]
 
 
-def _stays_here(master: str) -> bool:
-    """Returns whether all messages stay on this machine."""
-    addresses = standalone_addresses(master)
+def _stays_here(master: str, driver: str) -> bool:
+    """Returns whether all messages stay on this machine; by a tunnel only those to the master do."""
+    hosts = [host for host, _ in standalone_addresses(master)]
     inside = is_local(master) or master.startswith("local-cluster[")
-    return inside or (bool(addresses) and all(_loopback(host) for host, _ in addresses))
+    return inside or (bool(hosts) and all(map(_loopback, [*hosts, driver])))
 
 
 def _loopback(host: str) -> bool:

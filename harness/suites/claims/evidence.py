@@ -180,6 +180,8 @@ def bounds_kept(evidence: Evidence, *, part: str, tolerance: float = 0.0) -> Ans
 def _kept(check: dict[str, Any], tolerance: float) -> tuple[bool, str]:
     """Returns whether a figure keeps its bound, and both in words."""
     value, bound, most = check["value"], check["bound"], check["at_most"]
+    if check.get("unbounded"):
+        return bool(check["holds"]), f"{check['sentence']} without end (at {'most' if most else 'least'} {bound:g})"
     edge = value if check.get("edge") is None else check["edge"]  # of a single value there is no interval
     kept = edge <= bound * (1 + tolerance) if most else edge >= bound * (1 - tolerance)
     spread = "" if edge == value else f", {'up' if most else 'down'} to {edge:,.3g}"

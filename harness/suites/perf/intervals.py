@@ -1,8 +1,8 @@
 """The median of ratios, or of rounds, with the interval that holds it with 95 %."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import comb
 
 import numpy as np
 
@@ -35,12 +35,16 @@ def interval(values: Sequence[float]) -> Interval:
 
 
 def quotient(over: Sequence[float], under: Sequence[float]) -> Interval:
-    """Returns the ratio of two medians, whose values have no pairs, from the least to the most that it can be."""
+    """Returns the ratio of two medians, whose values have no pairs, from the least to the most that it can be.
+
+    Over nothing it is infinite, and that of nothing over nothing 0.
+    """
     above, below = interval(over), interval(under)
-    pairs = min(above.pairs, below.pairs)
-    return Interval(above.median / below.median, above.low / below.high, above.high / below.low, pairs)
+    ends = ((above.median, below.median), (above.low, below.high), (above.high, below.low))
+    median, low, high = (one / other if other else math.inf if one else 0.0 for one, other in ends)
+    return Interval(median, low, high, min(above.pairs, below.pairs))
 
 
 def _coverage(n: int, cut: int) -> float:
     """Returns the probability that the median lies between the order statistics left with `cut` fewer at each end."""
-    return float(1 - 2 * sum(comb(n, i) for i in range(cut + 1)) / 2**n)
+    return float(1 - 2 * sum(math.comb(n, i) for i in range(cut + 1)) / 2**n)

@@ -3,6 +3,7 @@
 A part gives tables, checks against stated bounds, and curves to draw. Only ratios of one round are compared.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -105,6 +106,12 @@ class Check:
         held = self.value if self.edge is None else self.edge
         return held <= self.bound if self.at_most else held >= self.bound
 
+    def to_json(self) -> dict[str, Any]:
+        """Returns the check with whether it holds; what is infinite, as it is over nothing, is None and `unbounded`."""
+        values = asdict(self)
+        endless = {name: None for name in ("value", "edge") if values[name] in {math.inf, -math.inf}}
+        return {**values, **endless, **({"unbounded": True} if endless else {}), "holds": self.holds}
+
 
 @dataclass(frozen=True)
 class PartResult:
@@ -116,7 +123,7 @@ class PartResult:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the findings, each check with whether it holds."""
-        return {**asdict(self), "checks": [{**asdict(check), "holds": check.holds} for check in self.checks]}
+        return {**asdict(self), "checks": [check.to_json() for check in self.checks]}
 
 
 @dataclass(frozen=True)

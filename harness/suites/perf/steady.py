@@ -164,10 +164,11 @@ def rate_ratio(over: Search, under: Search) -> float:
 
 
 def least_ratio(over: Search, under: Search) -> float:
-    """Returns the least that `rate_ratio` can be: the other side's limit lies below the rate that it did not hold."""
-    above = under.high or under.low
-    assert above is not None, "a search that is over has tried a rate"
-    return (over.low or 0) / above
+    """Returns the least that `rate_ratio` can be: the other side's limit lies below the rate that it did not hold.
+
+    Where it held every rate its limit is not known, and the ratio may be 0.
+    """
+    return (over.low or 0) / under.high if under.high else 0.0
 
 
 def _probe(folder: Path, side: str, rate: int, scale: Scale) -> Probe:

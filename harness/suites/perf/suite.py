@@ -149,7 +149,10 @@ def _measured_where(here: Mapping[str, Any]) -> str:
 def _check(check: Mapping[str, Any]) -> Sequence[str]:
     sign, kept = "at most" if check["at_most"] else "at least", "yes" if check["holds"] else "**no**"
     edge = "" if check.get("edge") is None else f" ({'up' if check['at_most'] else 'down'} to {check['edge']:,.3g})"
-    return f"{check['sentence']}: {sign} {check['bound']:g}", f"{check['value']:,.3g}{edge}", kept
+    if check.get("unbounded"):
+        edge = " (without end)"
+    value = "–" if check["value"] is None else f"{check['value']:,.3g}"  # noqa: RUF001 - as in all tables
+    return f"{check['sentence']}: {sign} {check['bound']:g}", f"{value}{edge}", kept
 
 
 def _table(table: Mapping[str, Any]) -> Iterator[str]:

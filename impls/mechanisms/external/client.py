@@ -23,7 +23,7 @@ from impls.errors import StateError, UsageError
 from impls.store.entries import BLOCK_BYTES
 from impls.store.tables import DENSE
 
-_PASSWORD = "RESCALE_REDIS_PASSWORD"
+PASSWORD = "RESCALE_REDIS_PASSWORD"
 _CONNECT_S = 5.0
 _ANSWER_S = 60.0
 _RETRIES = 6  # with the pauses below about 3 s: a server that starts again is waited for
@@ -43,7 +43,7 @@ def connect(url: str) -> Any:
     A password that is not in the URL is in the environment of every host, so that it need not travel.
     """
     retry = Retry(ExponentialBackoff(cap=_PAUSE_MOST_S, base=_PAUSE_S), _RETRIES)
-    login = os.environ.get(_PASSWORD)
+    login = os.environ.get(PASSWORD)
     try:
         return redis.Redis.from_url(
             url, retry=retry, protocol=2, socket_connect_timeout=_CONNECT_S, socket_timeout=_ANSWER_S, password=login
@@ -67,7 +67,7 @@ def reach(url: str) -> Iterator[None]:
     except redis.AuthenticationError as error:
         raise StateError(
             f"The Redis server {shown(url)} does not accept the login ({error}): give the password in its address or "
-            f"as {_PASSWORD} in the environment of every host."
+            f"as {PASSWORD} in the environment of every host."
         ) from error
     except (redis.ConnectionError, redis.TimeoutError) as error:
         raise StateError(f"The Redis server {shown(url)} does not answer: see whether it runs ({error}).") from error

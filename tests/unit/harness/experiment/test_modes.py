@@ -85,6 +85,10 @@ def test_slots_are_the_most_workers_unless_given():
             "external-state has a store that all workers share",
         ),
         ({"mode": "real-time", "max_offsets_per_trigger": 5}, "leave out --max-offsets-per-trigger"),
+        ({"mode": "real-time", "trigger": "5 seconds"}, "leave out --trigger"),
+        ({"trigger": "600 minutes"}, "--trigger is at most 99 seconds"),
+        ({"trigger": "٣ seconds"}, "--trigger is at most 99 seconds"),
+        ({"trigger": "soon"}, "--trigger is at most 99 seconds"),
         ({"mechanism": "native-real-time", "workload": "nexmark"}, "counts keys alone"),
         (
             {"mechanism": "native-real-time", "workload": "hash", "option": "operator=processor"},

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from harness.experiment.make import experiments_from, names_no_load
 from harness.files import read_json, write_json
+from harness.measure import cpu
 from harness.measure.speed import Stretch, measure
+from harness.results.entry import ENTRY_FILE
 from harness.results.place import find_earlier
 from harness.suites import load
 from harness.suites.bench import prepare_runs, run_bench
@@ -75,6 +77,7 @@ def test_a_counter_counts_blocks_until_its_time_is_over(tmp_path):
         ({"rounds": "3", "keys": "100k", "force": True, "resume": True, "mode": "micro-batch"}, True),
         ({"rate": "2000"}, False),
         ({"rate_shape": "step:10=5"}, False),
+        ({"trigger": "5 seconds"}, False),
         ({"quick": True}, False),
         ({"all": True}, False),
         ({"mechanism": "meces"}, False),
@@ -147,16 +150,40 @@ def test_an_unfinished_result_is_resumed_at_its_own_rate_though_another_was_prob
     assert found.trigger == SLOW.trigger == "1 second" != FAST.trigger
 
 
-def test_the_probed_rate_is_resumed_before_one_that_was_given(tmp_path, probes, experiment):
-    rate = (first := load_for(experiment, tmp_path)).rate
-    begun(first.of(experiment), tmp_path, done=False, number=1)
+def test_the_newest_unfinished_result_is_resumed_at_its_own_load(tmp_path, probes, experiment):
+    begun(load_for(experiment, tmp_path).of(experiment), tmp_path, done=False, number=1)
     begun(replace(experiment, rate=1_234), tmp_path, done=False, number=2)
-    assert load_for(experiment, tmp_path, resume=True).rate == rate
-    (tmp_path / PROBE_FILE).unlink()
     assert load_for(experiment, tmp_path, resume=True).rate == 1_234
     assert load_for(experiment, tmp_path / "empty", resume=True).rate == experiment.rate, (
         "nothing is there to probe for"
     )
+
+
+def test_a_result_with_a_run_on_a_busy_machine_is_resumed_though_its_probe_was_not_kept(tmp_path, probes, experiment):
+    probes[:] = [replace(SLOW, busy=0.5)]
+    made = load_for(experiment, tmp_path).of(experiment)
+    folder = begun(made, tmp_path, done=True, number=1)
+    for number, run in enumerate(made.runs()):
+        place = folder / "runs" / run.folder
+        place.mkdir(parents=True)
+        write_json(place / ENTRY_FILE, {"machine": "quiet" if number else "busy"})
+    found = load_for(experiment, tmp_path, resume=True)
+    assert found.of(experiment) == made
+    assert not probes
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "processors"),
+    [
+        ("cpu.max", "50000 100000", 0.5), ("cpu.max", "max 100000", None), ("cpu.cfs_quota_us", "150000", 1.5),
+        ("cpu.cfs_quota_us", "-1", None), ("other", "", None),
+    ],
+)  # fmt: skip
+def test_a_quota_is_of_the_machine(tmp_path, monkeypatch, name, text, processors):
+    (tmp_path / name).write_text(text)
+    (tmp_path / "cpu.cfs_period_us").write_text("100000")
+    monkeypatch.setattr(cpu, "_throttle_file", lambda: tmp_path / "cpu.stat")
+    assert cpu.quota() == processors
 
 
 def test_a_probe_beside_other_work_is_not_kept(tmp_path, probes, experiment):

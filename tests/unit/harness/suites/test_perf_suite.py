@@ -1,12 +1,14 @@
 """The performance suite's decisions and figures: what to try next, intervals, checks, pages."""
 
 import json
+import math
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.files import read_json, write_json
 from harness.suites.options import PERF
 from harness.suites.perf.intervals import Interval, interval, quotient
 from harness.suites.perf.moving import excess_ms
@@ -122,6 +124,22 @@ def test_a_bound_is_held_by_the_end_of_the_interval_that_is_nearer_to_breaking_i
     assert Check.of("c", many, 1.0, at_most=True).holds, "one of eleven is outside of the interval"
     assert (Check.of("c", few, 1.2, at_most=True).value, Check.of("c", few, 1.2, at_most=True).edge) == (1.1, 1.3)
     assert quotient((90.0, 100.0, 120.0), (1.0, 2.0, 3.0)) == Interval(50.0, 30.0, 120.0, 3)
+    assert quotient((0.0, 100.0, 120.0), (0.0, 2.0, 3.0)) == Interval(50.0, 0.0, math.inf, 3)
+
+
+def test_what_is_over_nothing_is_written_and_not_kept(tmp_path):
+    without_end = Check.of("peak", (1.2, math.inf, 1.1), 1.5, at_most=True)
+    write_json(tmp_path / "found.json", PartResult([], [without_end]).to_json())
+    [stored] = read_json(tmp_path / "found.json")["checks"]
+    assert (stored["value"], stored["edge"], stored["unbounded"], stored["holds"]) == (1.2, None, True, False)
+
+
+def test_a_limit_that_was_not_found_shows_no_ratio():
+    fast, never = Search(1_000, 8_000), Search(1_000, 8_000)
+    for search in (fast, never):
+        while search.rate is not None:
+            search.tell(holds=True)
+    assert (never.high, least_ratio(fast, never)) == (None, 0.0)
 
 
 def findings():

@@ -31,6 +31,10 @@ def redis(url):
         ((Output("b:1", "t", 1, {"sasl.password": SECRET}), None, None, "none"), "sasl.password of Output"),
         ((Output("b:1", "t", 1, {"ssl.key.pem": SECRET}), None, None, "none"), "ssl.key.pem of Output"),
         ((Output("b:1", "t", 1, {"sasl.oauthbearer.client.secret": SECRET}), None, None, "none"), "client.secret"),
+        (
+            (Output("b:1", "t", 1, {"sasl.oauthbearer.assertion.private.key.passphrase": SECRET}), None, None, "none"),
+            "passphrase of Output",
+        ),
         ((Nowhere(), redis(f"redis://:{SECRET}@h:6379/0"), None, "none"), "the store that all workers share"),
         ((Nowhere(), redis(f"redis://h:6379/0?password={SECRET}"), None, "none"), "the store that all workers share"),
         ((Nowhere(), None, f"s3://KEY:{SECRET}@bucket/a", "none"), "log_dir"),
@@ -67,15 +71,49 @@ def test_it_goes_to_other_hosts_encrypted_or_by_the_users_word(master):
         assert not missing_of(master, settings)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        f" redis://:{SECRET}@host", f"redis:/:{SECRET}@host", f"{SECRET}:@host:6379", f"redis://:12/{SECRET}@host",
+        f"rediss://u:12/{SECRET}@host", f"redis://:12#{SECRET}@host", f"redis://:p@ss#{SECRET}@host",
+        f"redis://h:1/0?pwd={SECRET}", f"redis://:{SECRET}@[::1]:6379/0", f"u:{SECRET}@host",
+    ],
+)  # fmt: skip
+def test_an_address_with_a_slip_in_it_shows_nothing(url):
+    assert has_secret(url)
+    assert SECRET not in shown(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "abfss://container@account.dfs.core.windows.net/p", "hdfs://me@namenode/p", "redis://me@h:6379/0", "/a@b:c",
+        "./a@b", "~/a:b@c", "s3://bucket/a@b", "redis://[::1]:6379/0", "host:6379", "C:/data", "results", "",
+    ],
+)  # fmt: skip
+def test_a_name_before_the_host_and_a_path_are_shown(url):
+    assert not has_secret(url)
+
+
+def test_settings_are_read_as_spark_reads_them():
+    conf = SparkConf(loadDefaults=False).set("spark.authenticate", True).set("spark.network.crypto.enabled", "TRUE")
+    assert not missing_of("yarn", dict(conf.getAll()))
+
+
+def test_a_master_behind_a_tunnel_is_not_this_machine():
+    assert missing_of("spark://localhost:7077", {"spark.driver.host": "10.0.0.7"}) == OPEN
+    assert not missing_of("spark://localhost:7077", {"spark.driver.host": "127.0.0.1"})
+
+
 def test_the_start_is_refused_with_what_is_missing():
     secrets = secrets_of(Output("b:1", "t", 1, {"sasl.password": SECRET}), None, None, "auto")
     conf = SparkConf(loadDefaults=False).setMaster("spark://h:7077").set("spark.authenticate", "true")
     with pytest.raises(UsageError) as error:
         check_channel(conf, secrets)
     assert str(error.value) == (
-        "Spark would send sasl.password of Output, the private key of tls=auto to other hosts in the open: start the "
-        "session with spark.network.crypto.enabled=true, or with spark.rescale.trustedNetwork=true where nobody else "
-        "reads the network."
+        "Spark would send sasl.password of Output, the private key of tls=auto to other hosts in the open: set "
+        "spark.network.crypto.enabled=true for the session, as in spark-defaults.conf, or "
+        "spark.rescale.trustedNetwork=true where nobody else reads the network."
     )
     check_channel(conf, [])
     check_channel(conf.set("spark.network.crypto.enabled", "true"), secrets)

@@ -56,6 +56,20 @@ def test_another_query_is_known_while_it_writes(tmp_path):
     assert writer.returncode == 0
 
 
+def test_a_file_that_is_cut_short_anywhere_is_left_to_its_worker(tmp_path):
+    """LMDB ends the process where it reads beyond the end of a file, so this is looked at in one of its own."""
+    path = made(tmp_path, 0, "mine")
+    with Store.open(path, map_bytes=1 << 24) as store, store.begin() as txn:
+        for number in range(2_000):
+            txn.put(b"%06d" % number, b"x" * 500)
+    whole = (path / "data.mdb").read_bytes()
+    for size in (0, 1, 4_095, 4_096, 8_191, 8_192, 12_288, 100_000, len(whole) - 1):
+        (path / "data.mdb").write_bytes(whole[:size])
+        look = "import sys; from impls.store.foreign import check_own; check_own(sys.argv[1], 'another')"
+        done = subprocess.run([sys.executable, "-c", look, tmp_path], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), size
+
+
 def test_what_cannot_be_read_is_left_to_its_worker_and_a_copy_is_no_owner(tmp_path):
     path = made(tmp_path, 0, "another")
     (path / "data.mdb").write_bytes(bytes((path / "data.mdb").stat().st_size))
