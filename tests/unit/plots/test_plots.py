@@ -2,12 +2,14 @@
 
 import json
 import re
+import shutil
 import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
 from synthetic import new_experiment
 
+from plots import figure as figure_module
 from plots import metrics, theme, timelines
 from plots.data import load
 from plots.figure import all_figures, svg_of, write_all
@@ -50,12 +52,14 @@ def test_every_figure_has_a_name_of_its_own_and_one_sentence():
         assert re.fullmatch(r"[a-z_]+", figure.name)
 
 
-@pytest.mark.lengthy
-def test_write_all_leaves_only_whole_files(folder):
+@pytest.mark.parametrize("figures", [SHOWN[:2], pytest.param(SHOWN, marks=pytest.mark.slow)], ids=["two", "all"])
+def test_write_all_leaves_only_whole_files(folder, monkeypatch, figures):
+    monkeypatch.setattr(figure_module, "all_figures", lambda **_: figures)
+    shutil.rmtree(folder / "figures", ignore_errors=True)
     paths = write_all(folder)
     assert sorted(path.name for path in paths) == sorted(path.name for path in (folder / "figures").iterdir())
     assert {path.suffix for path in paths} == {".png", ".svg"}
-    assert len(paths) == 2 * len(SHOWN)
+    assert len(paths) == 2 * len(figures)
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths if path.suffix == ".png")
 
 
