@@ -138,7 +138,7 @@ def stream(
     read, hosts = Input.of(df, sink, checkpoint, numbered=mode == "real-time"), hosts_of(df, how, sink, log_dir, tls)
     start = real_time if _is_real_time(mode, read.source, how, str(checkpoint), log_dir) else trigger
     settings = {"key": key, "mode": mode, **_checked((bins, workers), how, operator, durability, replay_epochs)}
-    made = partial(spec_of, read, how, operator, sink, hosts, turns=start is real_time, on_error=_on_error(on_error))
+    made = partial(spec_of, read, how, operator, sink, hosts, repeats=start is real_time, on_error=_on_error(on_error))
     frame = _ready(prepared(read.source, key, operator, bins, time, further=columns), operator, sink, py_files, start)
     with undone_when_refused(Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")) as opened:
         files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
@@ -175,12 +175,12 @@ def _handle(
         if driver.controller.clock is not None:
             driver.controller.clock.forget(read.topics.is_gone)
         changes = PipelineChanges(driver, spec.operator, pickled, readable(frame), spec.shared is not None)
-        hear = None
+        hear, real_time = None, isinstance(how_to, RealTime)
         if control is not None:
-            hear = ControlListener(control, opened, driver, read.begin(real_time=spec.turns), read.broker).start
+            hear = ControlListener(control, opened, driver, read.begin(real_time=real_time), read.broker).start
         driver.prepare.files(driver.next_planned > 0)
-        source = partial(read.arrivals, real_time=spec.turns)
-        run = read.noting(run, opened.own, real_time=spec.turns, fsync=opened.fsync)
+        source = partial(read.arrivals, real_time=real_time)
+        run = read.noting(run, opened.own, real_time=real_time, fsync=opened.fsync)
         return StreamHandle(run, changes, opened, source=source, end=end, listen=hear, **more)
 
 
@@ -189,7 +189,7 @@ _Started = tuple[RunQuery, Driver, Callable[[], None]]
 
 
 def _controller(spec: QuerySpec, how: Mechanism, assignment: NDArray[np.int32]) -> Controller:
-    drops = REAL_TIME_DROPS if spec.turns else DROP_ENTRIES
+    drops = REAL_TIME_DROPS if spec.repeats else DROP_ENTRIES
     return Controller(assignment, how, clock_of(spec.operator, spec.bins), drops)
 
 

@@ -229,7 +229,7 @@ def task(tmp_path):
     files, bins = Files(str(tmp_path / "checkpoint")), 4
     files.make_folders([FOLDER])
     output, state = MemoryOutput(str(tmp_path)), str(tmp_path / "state")
-    spec = QuerySpec("q", bins, HashCount(), output, state, files, turns=True)
+    spec = QuerySpec("q", bins, HashCount(), output, state, files, repeats=True)
     yield Task(spec, EpochOrder(WrittenPlan(0, 1, 1, EpochPlan(np.zeros(bins, np.int32))), first=True), 0)
     RESULTS.pop(str(tmp_path), None)
 

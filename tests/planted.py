@@ -15,6 +15,7 @@ from impls.protocol.controller import Controller
 from impls.store.bins import copy_bin, read_size, write_size
 from impls.store.tables import bin_range, drop_range
 from impls.worker import opening, pull
+from impls.worker.environment import Environment
 from impls.worker.parts import Cause, Untrusted
 
 _SEEDS = Path(__file__).parent / "negative" / "seeds.json"
@@ -72,3 +73,20 @@ def left_behind_by_its_bin(patch, kind):
         return size
 
     patch.setattr(pull, "copy_bin", copy)
+
+
+def results_not_sent_again(patch):
+    """Those of a commit that has been made before."""
+    plain = Environment._repeat_last
+
+    def repeat_last(self):
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(Environment, "send", lambda *_: None)
+            plain(self)
+
+    patch.setattr(Environment, "_repeat_last", repeat_last)
+
+
+def frame_not_written_again(patch):
+    """That of a commit that has been made before."""
+    patch.setattr(Environment, "_log_again", lambda *_: None)

@@ -6,14 +6,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent / "simulation"))
 
 import planted
-import pytest
 from realtime.parameters import draw
 from realtime.runs import simulate
 
-from impls.realtime import turn
-from impls.realtime.environment import TurnEnvironment
-from impls.realtime.turn import WorkerTick
 from impls.store.offsets import Offsets
+from impls.worker import commit
+from impls.worker.environment import Environment
+from impls.worker.pull import Pulls
 
 SEEDS = 300
 QUIET = {"most": 0}
@@ -32,36 +31,20 @@ def find(plant, drawn, checks):
 
 
 def pull_before_final(patch):
-    plain = WorkerTick.due
-
-    def due(self, need, *, closing):
-        self._all_final = True
-        return plain(self, need, closing=closing)
-
-    patch.setattr(WorkerTick, "due", due)
+    plain = Pulls.due
+    patch.setattr(Pulls, "due", lambda self, need, _final, *, closing: plain(self, need, None, closing=closing))
 
 
 def results_before_the_frame(patch):
-    def publish(env, frame, results, raw, report):
+    def publish(env, frame, results, record, report):
         env.send(frame, results)
-        turn._fault(env.task, "after-commit")
-        env.log(frame.epoch, raw)
-        env.latencies.arrived()
+        commit._fault(env.task, "after-commit")
+        env.log(frame.epoch, record)
+        env.latencies.arrived(report.done_us)
 
-    patch.setattr(turn, "_publish", publish)
-
-
-def results_of_the_last_turn_not_sent_again(patch):
-    plain = TurnEnvironment._catch_up
-
-    def catch_up(self):
-        with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(TurnEnvironment, "send", lambda *_: None)
-            plain(self)
-
-    patch.setattr(TurnEnvironment, "_catch_up", catch_up)
+    patch.setattr(commit, "_publish", publish)
 
 
 def queue_of_a_repeated_batch_kept(patch):
-    patch.setattr(TurnEnvironment, "_give_up", lambda *_: None)
+    patch.setattr(Environment, "_give_up", lambda *_: None)
     patch.setattr(Offsets, "new", lambda _, table: table)

@@ -9,7 +9,7 @@ from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.protocol.session import Ended, Final, Marks, Tick
 from impls.realtime.blobs import Blob
-from impls.realtime.worker import TurnWorker
+from impls.realtime.worker import RealTimeWorker
 from impls.store.hashing import bin_of_hash, hash_int64
 from impls.worker.query import QuerySpec
 from impls.worker.sinks import Nowhere
@@ -38,12 +38,12 @@ class World:
         files = Files(str(folder / "checkpoint"))
         files.make_folders(["log", "snapshots"])
         self.counts, self.said = Counts(), []
-        self.spec = QuerySpec("q", BINS, HashCount(), self.counts, str(folder / "state"), files, turns=True)
+        self.spec = QuerySpec("q", BINS, HashCount(), self.counts, str(folder / "state"), files, repeats=True)
         self.start()
 
     def start(self):
         self.said.clear()
-        self.workers = [TurnWorker(self.spec, w, batch=0, say=self.said.append) for w in (0, 1)]
+        self.workers = [RealTimeWorker(self.spec, w, batch=0, say=self.said.append) for w in (0, 1)]
 
     def fail(self):
         for worker in self.workers:

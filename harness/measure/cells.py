@@ -1,6 +1,6 @@
 """Reads a run's latency cells and epoch log into arrays; and, in real time, how long a record spends in each step.
 
-Every worker tells of a tick the mean of its records (`impls.realtime.merging`), and how many turns it took.
+Every worker tells of a tick the mean of its records (`impls.realtime.breakdown`), and how many turns it took.
 """
 
 import base64
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from harness.files import read_lines
 from harness.measure.hdr import highest_equivalent
 from impls.protocol.report import Report
-from impls.realtime.merging import STEPS
+from impls.realtime.breakdown import STEPS
 from impls.worker.cells import CELL, INTERVAL_US
 
 
@@ -113,7 +113,7 @@ Line = Mapping[str, Any]
 
 def turns_of(reports: Sequence[Report]) -> int:
     """Returns the turns that the workers took in a tick."""
-    return sum(report.turns for report in reports)
+    return sum(report.commits for report in reports)
 
 
 def breakdown_of(reports: Sequence[Report]) -> dict[str, float]:

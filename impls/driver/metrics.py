@@ -63,7 +63,7 @@ class Metrics:
         end = self._clock()
         begin = end - sum(record.ms.values()) / 1e3
         records = {report.worker: report.records for report in record.reports}
-        turns = sum(report.turns for report in record.reports)
+        turns = sum(report.commits for report in record.reports)
         with self._lock:
             self._begin_migrations(record, begin)
             for name, value in _counted(record.reports).items():

@@ -1,10 +1,9 @@
-"""Changelog frames: what one worker changed in one epoch or turn, as one checksummed file or a piece of a segment.
+"""Changelog frames: what one worker changed in one commit; those of an epoch are a file, its *segment*.
 
-In real-time mode a worker commits several times in an epoch, in *turns*; its file is then a segment of frames.
+In micro-batches an epoch has one commit, in real time as many as come. A frame is sealed, see
+`impls.durability.sealed`: a JSON head, keyed entries, dense slots, results, a report, queued records.
 
-A file is sealed, see `impls.durability.sealed`: a JSON head, keyed entries, dense slots, queued records.
-
-A new file for every turn, as epochs have it, would cost 100 to 250 µs sixty times a second; an append costs 16 µs.
+A new file for every commit would cost 100 to 250 µs sixty times a second; an append costs 16 µs.
 """
 
 import errno
@@ -24,28 +23,29 @@ from impls.errors import StateError
 from impls.store.records import from_bytes, to_bytes
 
 FOLDER = "log"
-FORMAT = 2  # 1 has other lengths, see `impls.durability.sealed`
+FORMAT = 3
 _MAGIC = b"RSLG"
 
 
 def frame_name(epoch: int, worker: int) -> str:
-    """Returns the name of a worker's frame of an epoch, below the durable folder; names sort by epoch."""
+    """Returns the name of a worker's segment of an epoch, below the durable folder; names sort by epoch."""
     return f"{FOLDER}/{epoch:010d}-{worker:05d}"
 
 
 @dataclass
 class Frame:
-    """One worker's changes of one epoch; state values are those after the epoch, in stored form, the last one counts.
+    """One worker's changes of one commit; state values are those behind it, in stored form, the last one counts.
 
     Attributes:
         query, worker, epoch, generation: whose it is.
         fresh: the worker held nothing before this epoch; what it left behind in an earlier life counts no more.
-        pulls: (bin, source) of the bins that came here in this epoch, as their source had them an epoch earlier.
+        pulls: (bin, source) of the bins that came here with this commit.
         names, values: stored names and values of keyed entries written; a value of None deletes.
         codes, counts: int64, shape (n,): dense slots written, see `impls.store.entries`.
         queue: in order of execution, (bin, None) for a queue taken whole, (bin, records) for records added to it.
-        turn: what a worker in real-time mode knows beside its bins after the turn, see `impls.worker.turnstate`.
-        results: that turn's results in stored form.
+        commit: what the worker knows beside its bins behind the commit, see `impls.worker.environment`.
+        results: the commit's results in stored form.
+        report: the worker's whole report of the epoch, of the commit that ends it; b"" of another.
     """
 
     query: str
@@ -59,8 +59,9 @@ class Frame:
     codes: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     counts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     queue: list[tuple[int, bytes | None]] = field(default_factory=list)
-    turn: dict[str, Any] | None = None
+    commit: dict[str, Any] | None = None
     results: bytes = b""
+    report: bytes = b""
 
     def bins(self) -> list[int]:
         """Returns the bins whose state or queue the frame changes or brings, ascending."""
@@ -69,7 +70,7 @@ class Frame:
         return sorted(found | set(np.unique(self.codes >> 40).tolist()))
 
     def encode(self) -> bytes:
-        """Returns the frame's file."""
+        """Returns the frame as stored."""
         entries = b""
         if self.names:
             columns = {"name": self.names, "value": self.values}
@@ -80,25 +81,22 @@ class Frame:
             "query": self.query, "worker": self.worker, "epoch": self.epoch, "generation": self.generation,
             "fresh": self.fresh, "pulls": self.pulls, "queue": queue,
         }  # fmt: skip
-        if self.turn is not None:
-            head["turn"] = self.turn
-        added = [records or b"" for _, records in self.queue]
-        added = added if self.turn is None else [self.results, *added]
+        if self.commit is not None:
+            head["commit"] = self.commit
+        added = [self.results, self.report, *(records or b"" for _, records in self.queue)]
         slots = [self.codes.astype("<i8").tobytes(), self.counts.astype("<i8").tobytes()]
         return seal(_MAGIC, FORMAT, head, [entries, *slots, *added])
 
     @classmethod
     def decode(cls, raw: bytes, path: str) -> "Frame":
         """Reads what `encode` wrote; raises CorruptStateError that names the file."""
-        head, (entries, codes, counts, *added) = unseal(_MAGIC, FORMAT, raw, path)
+        head, (entries, codes, counts, results, report, *added) = unseal(_MAGIC, FORMAT, raw, path)
         frame = cls(head["query"], head["worker"], head["epoch"], head["generation"], head["fresh"])
         frame.pulls = [(bin_, source) for bin_, source in head["pulls"]]
         if len(entries):
             table = from_bytes(bytes(entries))
             frame.names, frame.values = table.column("name").to_pylist(), table.column("value").to_pylist()
-        if (turn := head.get("turn")) is not None:
-            results, *added = added
-            frame.turn, frame.results = turn, bytes(results)
+        frame.commit, frame.results, frame.report = head.get("commit"), bytes(results), bytes(report)
         frame.codes, frame.counts = np.frombuffer(codes, "<i8"), np.frombuffer(counts, "<i8")
         frame.queue = [
             (bin_, None if taken else bytes(part)) for (bin_, taken), part in zip(head["queue"], added, strict=True)
@@ -123,8 +121,8 @@ def frames_of(raw: bytes, path: str) -> tuple[list[Frame], int]:
 
 
 def ends_epoch(frame: Frame) -> bool:
-    """Returns whether a frame is the last one of its segment: the worker has ended the epoch with its turn."""
-    return frame.turn is not None and bool(frame.turn["after"].get("ended"))
+    """Returns whether a frame is the last one of its segment: the worker has ended the epoch with its commit."""
+    return bool(frame.report)
 
 
 def _has_frame(raw: bytes, start: int) -> bool:
@@ -137,7 +135,7 @@ def _has_frame(raw: bytes, start: int) -> bool:
 
 
 def merged(frames: Sequence[Frame]) -> Frame:
-    """Returns what one frame of all turns of an epoch would say, the frames given in their order."""
+    """Returns what one frame of all commits of an epoch would say, the frames given in their order."""
     if len(frames) == 1:
         return frames[0]
     last = frames[-1]

@@ -30,17 +30,12 @@ _UNSEEN = f"mount the checkpoint's file system on this host, or {ADVICE}"
 
 @dataclass(frozen=True)
 class Source:
-    """Where a query's bins can be restored from: its durable files, and what its operator creates.
-
-    With `turns` files of the changelog are segments, and a bin that is pulled in an epoch may have changed before, in
-    the same epoch, at its old owner.
-    """
+    """Where a query's bins can be restored from: its durable files, and what its operator creates."""
 
     files: Files
     query: str
     bins: int
     operator: Operator
-    turns: bool = False
 
 
 @dataclass
@@ -224,9 +219,17 @@ def _walk(source: Source, manifest: Manifest, epoch: int, request: RestoreReques
                 if at[owner][bin_]:
                     at[owner][bin_], at[before][bin_] = False, True
                     came[before][bin_] = open_[bin_]
-        for before, bins in came.items() if source.turns else ():
-            walk.take(_read_frame(source, number, before, missing=missing), bins)
+        _take_of_old_owners(source, walk, number, came, missing=missing)
     return walk
+
+
+def _take_of_old_owners(
+    source: Source, walk: _Walk, epoch: int, came: Mapping[int, NDArray[np.bool_]], *, missing: bool
+) -> None:
+    """Takes what old owners have changed in the epoch that moved their bins, as they do in real time."""
+    for owner, bins in came.items():
+        if bins.any():
+            walk.take(_read_frame(source, epoch, owner, missing=missing), bins)
 
 
 def _read(files: Files, name: str, kind: str) -> tuple[str, bytes]:
@@ -247,13 +250,10 @@ def _read_frame(source: Source, epoch: int, worker: int, *, missing: bool = Fals
         return frames.Frame(source.query, worker, epoch, 0)
     path = source.files.path(name)
     raw = _read(source.files, name, "changelog")[1] if raw is None else raw
-    if source.turns:
-        found, _ = frames.frames_of(raw, path)
-        if not missing and not (found and frames.ends_epoch(found[-1])):  # a torn end is no crash's any more
-            raise CorruptStateError(f"The changelog file {path} is cut off: {ADVICE}.")
-        frame = frames.merged(found) if found else frames.Frame(source.query, worker, epoch, 0)
-    else:
-        frame = frames.Frame.decode(raw, path)
+    found, _ = frames.frames_of(raw, path)
+    if not missing and not (found and frames.ends_epoch(found[-1])):  # a torn end is no crash's any more
+        raise CorruptStateError(f"The changelog file {path} is cut off: {ADVICE}.")
+    frame = frames.merged(found) if found else frames.Frame(source.query, worker, epoch, 0)
     if (frame.query, frame.worker, frame.epoch) != (source.query, worker, epoch):
         raise CorruptStateError(f"The changelog file {path} belongs to another query, worker or epoch.")
     return frame

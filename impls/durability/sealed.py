@@ -1,8 +1,7 @@
 """Checksummed files of a JSON head and parts: changelog frames and snapshots.
 
 A file is a front, the length of the head (uint32), the head, and the parts whose lengths the head gives. The front is 4
-bytes of magic, format (uint16), CRC-32 of what follows it (uint32) and the length of that (uint64). In format 1, which
-is still read, that length has 32 bits.
+bytes of magic, format (uint16), CRC-32 of what follows it (uint32) and the length of that (uint64).
 """
 
 import struct
@@ -13,8 +12,7 @@ from typing import Any
 from impls.errors import ADVICE, CorruptStateError
 from impls.protocol.jsontext import from_text, to_text
 
-_FRONTS = {1: struct.Struct("<4sHII"), 2: struct.Struct("<4sHIQ")}  # by format
-_NEWEST = 2
+_FRONT = struct.Struct("<4sHIQ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +31,12 @@ class Front:
 
     @property
     def size(self) -> int:
-        """Bytes of the front itself, as in the newest format where this version does not know its own."""
-        return _FRONTS[self.format if self.format in _FRONTS else _NEWEST].size
+        """Bytes of the front itself."""
+        return _FRONT.size
 
     def to_bytes(self, magic: bytes) -> bytes:
         """Returns it as stored."""
-        return _FRONTS[self.format].pack(magic, self.format, self.check, self.length)
+        return _FRONT.pack(magic, self.format, self.check, self.length)
 
     def matches(self, body: bytes | memoryview) -> bool:
         """Returns whether this is what follows."""
@@ -47,9 +45,7 @@ class Front:
 
 def front_of(raw: bytes, at: int = 0) -> Front | None:
     """Returns the front that begins at a byte, None where the rest is too short for one."""
-    found = int.from_bytes(raw[at + 4 : at + 6], "little")
-    kind = _FRONTS[found if found in _FRONTS else _NEWEST]
-    return Front(*kind.unpack_from(raw, at)[1:]) if len(raw) - at >= kind.size else None
+    return Front(*_FRONT.unpack_from(raw, at)[1:]) if len(raw) - at >= _FRONT.size else None
 
 
 def seal(magic: bytes, version: int, head: dict[str, Any], parts: list[bytes]) -> bytes:
@@ -60,14 +56,14 @@ def seal(magic: bytes, version: int, head: dict[str, Any], parts: list[bytes]) -
 
 
 def unseal(magic: bytes, version: int, raw: bytes, path: str) -> tuple[dict[str, Any], list[memoryview]]:
-    """Returns head and parts of a file that `seal` made, in `version` or one before.
+    """Returns head and parts of a file that `seal` made in `version`.
 
-    Raises CorruptStateError that names the file.
+    Raises CorruptStateError that names the file when it is damaged, or of another version.
     """
     front = front_of(raw)
     if front is None or raw[:4] != magic:
         raise CorruptStateError(f"The file {path} is torn or not of this kind: {ADVICE}.")
-    if not 0 < front.format <= version:
+    if front.format != version:
         raise CorruptStateError(f"The file {path} has format {front.format}; this version reads format {version}.")
     body = memoryview(raw)[front.size :]
     if not front.matches(body):

@@ -116,7 +116,7 @@ class Coordinator:
         return self._tell()
 
     def _replace(self, session: tuple[str, int]) -> None:
-        """Begins another session; workers that have ended the tick answer again, see `impls.realtime.merging`."""
+        """Begins another session; workers that have ended the tick answer again, see `impls.worker.reports`."""
         self._session = session
         if not self.done:
             self.ended = {}

@@ -127,7 +127,6 @@ _KINDS: dict[str, type[Any]] = {
     "cache": CacheUse,
     "pipelines": Pipelines,
 }
-_FORMER = {"shadowed": "standby_records"}  # what 0.1.0 named it
 _NOTHING = {name: kind() for name, kind in _KINDS.items()}  # shared by all reports: a part is set whole, never changed
 
 
@@ -146,7 +145,8 @@ class Report:
         lmdb_bytes, outbox_bytes: what the environment and the outbox occupy.
         done_us: wall clock when the last result was acknowledged; `negative`: records with a latency below zero.
         ms: time by phase.
-        turns: in real-time mode its commits; `breakdown`: mean ms of a record by step, see `impls.realtime.merging`.
+        commits: those of an epoch that has several, in real time; `breakdown`: mean ms of a record by step, see
+            `impls.realtime.breakdown`.
         queues, moves, replication, changelog, snapshot, event_time, cache, pipelines: see their classes.
     """
 
@@ -167,7 +167,7 @@ class Report:
     negative: int = 0
     pid: int = 0
     ms: dict[str, float] = field(default_factory=dict)
-    turns: int = 0
+    commits: int = 0
     breakdown: dict[str, float] = field(default_factory=dict)
     queues: Queues = _NOTHING["queues"]
     moves: Moves = _NOTHING["moves"]
@@ -194,7 +194,7 @@ class Report:
         """Reads what `to_json` wrote."""
         data = from_text(text)
         for name in _KINDS.keys() & data.keys():
-            data[name] = _KINDS[name](**{_FORMER.get(inner, inner): value for inner, value in data[name].items()})
+            data[name] = _KINDS[name](**data[name])
         return cls(**data)
 
 

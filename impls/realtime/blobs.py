@@ -66,7 +66,7 @@ _RECORDS = 32_768  # of one turn at most: what waits is worked off in turns that
 
 
 class Intake:
-    """put() as blobs come; next() for a turn, then count() when it is committed, or give_back().
+    """put() as blobs come; next() for a commit, then count() when it is done.
 
     Attributes:
         applied: by router, the number of its last blob that is committed.
@@ -99,10 +99,6 @@ class Intake:
             chosen.append(self._waiting.popleft())
             records += len(chosen[-1].table)
         return chosen
-
-    def give_back(self, blobs: Sequence[Blob]) -> None:
-        """Puts the blobs of a turn that came to nothing in front of the others."""
-        self._waiting.extendleft(reversed(blobs))
 
     def count(self, blobs: Sequence[Blob]) -> None:
         """Takes in that a turn is committed; raises StateError when a blob before one of its blobs is missing."""

@@ -24,7 +24,7 @@ from impls.worker.sinks import Sink
 
 def spec_of(
     read: Input, how: Mechanism, operator: Operator, sink: Sink, transfer: Transfer | None, *, opened: Checkpoint,
-    bins: int, state_dir: str, files: Files | None, turns: bool, on_error: str,
+    bins: int, state_dir: str, files: Files | None, repeats: bool, on_error: str,
 ) -> QuerySpec:  # fmt: skip
     """Returns what is constant for the query's life.
 
@@ -33,7 +33,7 @@ def spec_of(
     _check_state(read.df.sparkSession, state_dir, opened)
     first, out = _first_version(opened, operator), _of(opened, sink)
     return QuerySpec(
-        opened.query, bins, first, out, state_dir, files, how.shared, transfer, turns, on_error,
+        opened.query, bins, first, out, state_dir, files, how.shared, transfer, repeats, on_error,
         read.told_apart.by_number(),
     )  # fmt: skip
 

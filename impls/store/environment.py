@@ -207,8 +207,7 @@ def delete_aside(path: Path) -> None:
         shutil.rmtree(doomed, ignore_errors=True)
 
 
-FORMAT = 5
-_READ = (3, 4, FORMAT)  # 3 had no packs; up to 4 a key of exactly 480 bytes was not hashed
+FORMAT = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +240,7 @@ def read_meta(txn: lmdb.Transaction) -> Meta | None:
     if raw is None:
         return None
     data = from_text(raw)
-    if data.get("format") not in _READ:
+    if data.get("format") != FORMAT:
         raise StateError(f"The state has format {data.get('format')}; this version reads format {FORMAT}.")
     return Meta(**data)
 

@@ -1,4 +1,4 @@
-"""What waits in queues, known in memory: a turn reads the names of all parts, and the values that it takes alone."""
+"""What waits in queues, known in memory: a commit reads the names of all parts, and the values that it takes alone."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
@@ -62,7 +62,7 @@ class QueueIndex:
         found = list(islice(cursor.iternext(values=False), len(known) + 1)) if cursor.set_range(QUEUE) else []
         behind = found[len(known) :]
         if b"".join(found[: len(known)]) != b"".join(known) or (behind and bytes(behind[0])[:1] == QUEUE):
-            raise CorruptStateError("The queues are not as the last turn left them: the state is damaged.")
+            raise CorruptStateError("The queues are not as the last commit left them: the state is damaged.")
 
     def take(self, txn: lmdb.Transaction, bins: Iterable[int]) -> list[pa.Table]:
         """Removes the queues of bins and returns their records.

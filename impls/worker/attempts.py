@@ -1,77 +1,59 @@
-"""One epoch of a worker as its task runs it: attempts that start again, and what an attempt leaves for the next one."""
+"""One epoch of a worker as a task of a micro-batch runs it, and what an attempt leaves for the next one."""
 
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-import lmdb
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from impls.errors import StateError
 from impls.protocol.report import Report
-from impls.store.environment import DAMAGE, MAP_BYTES, store_path
+from impls.store.environment import store_path
 from impls.transfer.client import offer
-from impls.worker.core import WorkerCore
-from impls.worker.parts import Cause, Untrusted
+from impls.worker.cells import CELL
+from impls.worker.parts import Cause, Untrusted, own_records
 from impls.worker.query import Task
-from impls.worker.refused import Again
-from impls.worker.versions import without
+from impls.worker.turns import highest_times
+from impls.worker.worker import Answer, Worker
 
-_NO_SPACE_BYTES = 1 << 20
 _ATTEMPTS_TRUSTED = 2  # attempts that may die in an environment before it is taken for the cause
 
 
 def run_epoch(task: Task, tables: Iterable[pa.Table]) -> tuple[Report, NDArray[np.void]]:
-    """Runs one epoch of a worker on given records and returns its report and latency cells.
+    """Runs one epoch of a worker on its records, in one commit, and returns its report and latency cells.
 
-    It starts again with a larger map whenever the store's map was full, and once with an environment rebuilt from the
-    checkpoint when the one found turns out to be damaged, or when two attempts have died in it.
+    The environment is rebuilt from the checkpoint first when two attempts have died in it.
 
     Raises StateError when the stored state does not fit the epoch.
     """
-    received, map_bytes, spec = list(tables), MAP_BYTES, task.spec
-    server = _hand_out(task)
+    received, server = list(tables), _hand_out(task)
     if task.order.check_frame:
         _forget_generations(task)
     untrusted = Untrusted(Cause.DEADLY) if task.attempt >= _ATTEMPTS_TRUSTED and _died(task) else None
-    while True:
-        core = WorkerCore(task, map_bytes=map_bytes, untrusted=untrusted)
-        try:
-            core.begin()
-            for table in received:
-                core.receive(table)
-            answer = core.end()
-        except lmdb.MapFullError:
-            map_bytes = core.map_bytes * 2
-        except DAMAGE as error:
-            if untrusted is not None or spec.files is None:
-                raise _failed(
-                    task, f"Worker {task.worker} cannot use its state in {task.state_dir}: {error}"
-                ) from error
-            untrusted = Untrusted(Cause.DAMAGED, str(error))
-        except lmdb.Error as error:
-            where = f"{task.state_dir}: {error} ({_space(task.state_dir)})"
-            raise _failed(task, f"Worker {task.worker} cannot write its state in {where}.") from error
-        except Again as error:
-            task = _without(task, error)
-        except Exception:  # also the operator's: the environment is not what has failed
-            _mark_failure(task)
-            raise
-        else:
-            _forget_failures(task)
-            answer[0].server = server
-            return answer
-        finally:
-            core.close()
-
-
-def _without(task: Task, error: Again) -> Task:
+    worker = Worker(
+        task.spec, task.worker, attempt=task.attempt, host=task.host, untrusted=untrusted, progress=task.progress
+    )
     try:
-        return without(task, error)
-    except StateError as failure:
-        raise _failed(task, str(failure)) from error
+        answer = _run(worker, task, received)
+    except Exception:  # also the operator's: the environment is not what has failed
+        _mark_failure(task)
+        raise
+    finally:
+        worker.close()
+    _forget_failures(task)
+    answer.report.server = server
+    return answer.report, np.frombuffer(answer.cells, CELL)
+
+
+def _run(worker: Worker, task: Task, received: list[pa.Table]) -> Answer:
+    worker.begin(task.order)
+    if not worker.ended:
+        records, operator = own_records(task, received), task.spec.operator
+        timed = records is not None and operator.event_time is not None
+        times = highest_times(records, operator) if timed else None
+        pulls = worker.pulls.due(worker.need([] if records is None else [records]))
+        worker.commit(records, pulls, times=times, ends=True)
+    return worker.end(received)
 
 
 def _hand_out(task: Task) -> str:
@@ -84,21 +66,9 @@ def _hand_out(task: Task) -> str:
     )
 
 
-def _space(folder: str) -> str:
-    """Returns the free space of the disk: LMDB calls a page that was written in part an input/output error."""
-    free = shutil.disk_usage(folder).free
-    return "No space left on device" if free < _NO_SPACE_BYTES else f"{free >> 20} MiB are free"
-
-
 def _failure(task: Task, attempt: int) -> Path:
     path = store_path(task.state_dir, task.worker)
     return path.with_name(f".{path.name}-{task.order.generation}-{task.epoch}-{attempt}.failed")
-
-
-def _failed(task: Task, why: str) -> StateError:
-    """Returns the error with which an attempt fails, and notes that it had a reason."""
-    _mark_failure(task)
-    return StateError(why)
 
 
 def _mark_failure(task: Task) -> None:

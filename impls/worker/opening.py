@@ -8,21 +8,19 @@ import lmdb
 import numpy as np
 
 from impls.durability.frame import FOLDER as LOG_FOLDER
-from impls.durability.frame import Frame, fence, frame_name
-from impls.durability.restore import RestoreRequest, restore
+from impls.durability.frame import fence
 from impls.durability.snapshot import FOLDER as SNAPSHOT_FOLDER
-from impls.errors import CorruptStateError, StateError
+from impls.errors import StateError
 from impls.protocol.mechanism import Shared, WorkerStore
 from impls.protocol.report import Report
-from impls.store.checked import get_of_epoch
 from impls.store.environment import DAMAGE, Meta, Store, delete_aside, read_meta, set_aside, store_path, write_meta
 from impls.store.lock import WriterLock, holds, take_lock
 from impls.store.state import BinState
-from impls.store.tables import OUTBOX
 from impls.worker.parts import Cause, Opened, Untrusted
 from impls.worker.query import Task
+from impls.worker.refill import has_worked, refill
 from impls.worker.replicas import copy_replicas
-from impls.worker.turnstate import has_worked, refill
+from impls.worker.state import forget_state
 
 _ROUNDS = 10  # environments of other attempts that may take this one's place before it gives up
 
@@ -102,8 +100,6 @@ def _trusted(task: Task, path: Path, lock: WriterLock, map_bytes: int) -> Opened
     try:
         with store.reading() as txn:
             meta = _checked(read_meta(txn), task, path)
-            if task.order.check_frame and not spec.turns:
-                _rewrite_lost_frame(task, meta, txn)
         if task.order.check_frame:
             delete_aside(path)  # nobody rebuilds the worker now, who would put it back: the lock is here
     except BaseException:
@@ -138,23 +134,6 @@ def _check_owner(meta: Meta, task: Task, path: Path | str) -> None:
             f"The state in {path} is at epoch {meta.epoch} of generation {meta.generation}, ahead of epoch "
             f"{task.epoch} of generation {task.order.generation}: this attempt is outdated."
         )
-
-
-def _rewrite_lost_frame(task: Task, meta: Meta, txn: lmdb.Transaction) -> None:
-    """Writes the frame of the last epoch again when it is torn or gone: the environment still has it."""
-    files = task.spec.files
-    if files is None:
-        return
-    name, kept = frame_name(meta.epoch, task.worker), get_of_epoch(txn, OUTBOX + b"frame", meta.epoch)
-    try:
-        raw = files.read(name)
-        if raw is not None:
-            Frame.decode(raw, name)
-            return
-    except CorruptStateError:
-        pass
-    if kept is not None:
-        files.write(name, kept)
 
 
 def _set_aside(task: Task, path: Path, why: Untrusted) -> Path | None:
@@ -207,7 +186,7 @@ def _new(task: Task, path: Path, lock: WriterLock, *, map_bytes: int, why: Untru
     """Makes a new environment: empty, created or rebuilt, committed as of the epoch before."""
     store = Store.open(path, map_bytes=map_bytes, sync=task.spec.fsync)
     try:
-        if task.spec.turns and task.spec.files is not None:
+        if task.spec.files is not None:
             fence(task.spec.files, task.worker, (task.epoch, task.epoch + 1))
         meta = Meta.new(task.spec.query, task.worker, task.epoch - 1, task.order.generation)
         with store.begin() as txn:  # commits when its block ends, aborts on an exception
@@ -228,25 +207,19 @@ def _fill(
 ) -> tuple[tuple[list[int], list[int]], int]:
     """Puts the worker's bins into its new environment and returns (bins, bytes), and the epoch that this shows."""
     spec, order, worker = task.spec, task.order, task.worker
-    routing = order.written.plan.routing
     if order.first and not worked:
         state = BinState(txn, spec.bins)
-        for bin_ in np.flatnonzero(routing == worker).tolist():
+        for bin_ in np.flatnonzero(order.written.plan.routing == worker).tolist():
             spec.operator.create(bin_, spec.bins, state)
             task.progress()
         return _columns(state.write_sizes()), task.epoch - 1
     source = spec.source()
     assert source is not None, "_set_aside has checked it"
     start = time.perf_counter()
-    queues = tuple(bin_ for bin_, _ in order.queued if routing[bin_] == worker)
     states = order.states_at(worker)
     holders = {} if why.cause is Cause.DAMAGED else {b: at for b, at, _ in order.replicas if b in states}
     have, _ = copy_replicas(task, holders, txn, verified=True)  # a replica takes the place of a snapshot
-    epoch = task.epoch - 1
-    if spec.turns:
-        restored, epoch = refill(task, txn, states, have)
-    else:
-        restored = restore(source, txn, epoch, RestoreRequest(states, queues, worker, have, progress=task.progress))
+    restored, epoch = refill(task, source, txn, states, have)
     report.recovered = str(why)
     report.ms["recover"] = (time.perf_counter() - start) * 1e3
     return _columns(restored.sizes), epoch
@@ -291,6 +264,7 @@ def _begin_anew(shared: Shared, store: WorkerStore, task: Task, before: Meta | N
         sizes = state.write_sizes()
         report.sizes = ([bin_ for bin_, _ in sizes], [size for _, size in sizes])
     meta = Meta.new(spec.query, worker, task.epoch - 1, order.generation)
+    forget_state(txn)
     write_meta(txn, meta)
     txn.commit()
     return meta

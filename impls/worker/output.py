@@ -86,7 +86,7 @@ class Output:
             )
 
     def send(
-        self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int = 0, commit: int = 0
+        self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int, commit: int
     ) -> None:
         """Sends results, see `impls.worker.sinks.Sink`, and returns when all are acknowledged.
 

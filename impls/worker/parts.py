@@ -1,5 +1,6 @@
 """Parts of a worker's step: its opened environment, its records, its snapshot, and the time of a phase."""
 
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,15 +10,16 @@ import lmdb
 import pyarrow as pa
 
 from impls.durability import snapshot as snapshots
-from impls.errors import CorruptStateError
 from impls.faults import fault
 from impls.protocol.mechanism import WorkerStore
 from impls.protocol.report import Report, Written
 from impls.store.environment import Meta, store_path
 from impls.store.lock import WriterLock
 from impls.store.pages import leaves_of
-from impls.store.records import Lengths, concat
+from impls.store.records import concat
 from impls.worker.query import Task
+
+_NO_SPACE_BYTES = 1 << 20
 
 
 class Phase:
@@ -69,18 +71,10 @@ def own_records(task: Task, received: Sequence[pa.Table]) -> pa.Table | None:
     return concat(list(tables)) if tables else None
 
 
-def check_queues(task: Task, lengths: Lengths) -> None:
-    """Raises CorruptStateError when queues are not as long as they were.
-
-    A damaged key may hide a part of a queue, or may have kept a part of an earlier one from being deleted.
-    """
-    routing = task.order.written.plan.routing
-    expected = {bin_: n for bin_, n in task.order.queued if routing[bin_] == task.worker}
-    numbers = {bin_: n for bin_, (n, _) in lengths.items()}
-    if numbers != expected:
-        bin_ = min(bin_ for bin_, _ in expected.items() ^ numbers.items())
-        number = expected.get(bin_, 0)
-        raise CorruptStateError(f"The queue of bin {bin_} holds {numbers.get(bin_, 0)} records, not {number}.")
+def free_space(folder: str) -> str:
+    """Returns the free space of the disk: LMDB calls a page that was written in part an input/output error."""
+    free = shutil.disk_usage(folder).free
+    return "No space left on device" if free < _NO_SPACE_BYTES else f"{free >> 20} MiB are free"
 
 
 class Cause(Enum):

@@ -2,8 +2,8 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import lmdb
@@ -11,8 +11,9 @@ import lmdb
 from impls.durability.restore import RestoreRequest, restore
 from impls.errors import CorruptStateError
 from impls.faults import fault
+from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, Pull
-from impls.protocol.report import Moves, Report
+from impls.protocol.report import Moves
 from impls.store.bins import check_arrived, check_places, copy_bin, drop_bin, read_size
 from impls.store.environment import Store, store_path
 from impls.store.pages import leaves_of
@@ -110,43 +111,65 @@ class Pulled:
         )
 
 
-class Puller:
-    """The pulls of one worker in one epoch: in what order, and how many fit the byte budget."""
+class Pulls:
+    """The pulls of one worker in one epoch: due() and pulled() in turn, until nothing is left.
 
-    def __init__(self, task: Task, txn: lmdb.Transaction, report: Report, *, from_checkpoint: bool = False):
-        order, worker = task.order, task.worker
-        self._task, self._order, self._txn, self._report = task, order, txn, report
-        self._from_checkpoint = from_checkpoint or order.written.plan.from_checkpoint
-        plan = order.written.plan
-        self._mine = [p for p in plan.pulls if p.target == worker]
-        self._missing = {bin_ for bin_, _ in order.elsewhere if plan.routing[bin_] == worker}
-        self.done: list[Pull] = []
+    Attributes:
+        missing: bins routed to the worker whose state has not come.
+        swept: what nothing needs has had its turn.
 
-    def pull_planned(self) -> None:
-        """Copies bins in the plan's order."""
-        self._pull(within_budget(self._mine, dict(self._order.sizes), self._order.written.plan.budget_bytes))
+    Args:
+        order: the epoch's.
+        worker: the worker.
+        done: bins that it has pulled in this epoch before its task was started again.
+    """
 
-    def pull_needed(self, rates: tuple[list[int], list[int]], queues: dict[int, tuple[int, int]]) -> None:
-        """Copies the bins that records and queues need, most records first, then others in the plan's order."""
-        need: dict[int, int] = defaultdict(int)
-        for bin_, records in zip(*rates, strict=True):
-            need[bin_] += records
-        for bin_, (records, _) in queues.items():
-            need[bin_] += records
-        self._pull(on_demand(self._mine, need, dict(self._order.sizes), self._order.written.plan))
+    def __init__(self, order: EpochOrder, worker: int, done: Collection[int] = ()):
+        self._plan, self._sizes = order.written.plan, dict(order.sizes)
+        routing = self._plan.routing
+        mine = [pull for pull in self._plan.pulls if pull.target == worker and pull.bin not in done]
+        self.missing = {bin_ for bin_, _ in order.elsewhere if routing[bin_] == worker} - set(done)
+        if not self._plan.on_demand:
+            mine = within_budget(mine, self._sizes, self._plan.budget_bytes)
+        self._left = mine
+        self._spent, self.swept = 0, False
 
-    def missing(self) -> set[int]:
-        """Returns the bins routed here whose state has not come."""
-        return self._missing
+    @property
+    def sources(self) -> set[int]:
+        """Old owners of what is left to be pulled."""
+        return {pull.source for pull in self._left}
 
-    def _pull(self, chosen: list[Pull]) -> None:
-        if not chosen:
-            return
-        done = pull_bins(self._task, chosen, self._txn, from_checkpoint=self._from_checkpoint)
-        self.done = chosen
-        self._missing -= set(done.sizes)
-        self._report.moves = done.moves()
-        self._report.sizes = (list(done.sizes), list(done.sizes.values()))
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left that the epoch must pull."""
+        return self.swept if self._plan.on_demand else not self._left
+
+    def due(self, need: Mapping[int, int], final: Collection[int] | None = None, *, closing: bool = True) -> list[Pull]:
+        """Returns the pulls to do now, in order.
+
+        Args:
+            need: records that wait for bins, queued or just come.
+            final: old owners that change their bins no more; None for all.
+            closing: what nothing needs may come too, once in an epoch.
+        """
+        open_ = [pull for pull in self._left if final is None or pull.source in final]
+        if not self._plan.on_demand:
+            return open_
+        budget = None if self._plan.budget_bytes is None else self._plan.budget_bytes - self._spent
+        if budget is not None and budget <= 0 and self._spent:
+            return []
+        if closing and not self.swept:
+            return on_demand(open_, need, self._sizes, replace(self._plan, budget_bytes=budget))
+        wanted = sorted((pull for pull in open_ if need.get(pull.bin)), key=lambda pull: -need[pull.bin])
+        return within_budget(wanted, self._sizes, budget)
+
+    def pulled(self, pulls: Collection[Pull], *, closing: bool = True) -> None:
+        """Takes in that what due() returned is committed."""
+        bins = {pull.bin for pull in pulls}
+        self._left = [pull for pull in self._left if pull.bin not in bins]
+        self.missing -= bins
+        self._spent += sum(self._sizes.get(bin_, 0) for bin_ in bins)
+        self.swept = self.swept or closing
 
 
 def on_demand(pulls: Sequence[Pull], need: Mapping[int, int], sizes: Mapping[int, int], plan: EpochPlan) -> list[Pull]:
@@ -232,7 +255,7 @@ def _from_replicas(task: Task, states: dict[int, int], holders: dict[int, int], 
     for bin_ in without:
         drop_bin(txn, bin_)
     request = RestoreRequest(states, have=have, open_from=task.epoch, progress=task.progress)
-    done = restore(source, txn, task.handed_over, request)
+    done = restore(source, txn, task.epoch, request)
     _half_way(task)
     sizes = dict(done.sizes)
     entries = tuple(read_size(txn, bin_)[0] for bin_ in sizes)
@@ -246,7 +269,7 @@ def _restore(task: Task, states: dict[int, int], txn: lmdb.Transaction) -> None:
     for bin_ in states:
         drop_bin(txn, bin_)  # what a failed copy may have left
     check_places(txn, states)  # damage that `restore` comes upon would be taken for the checkpoint's
-    restore(durable, txn, task.handed_over, RestoreRequest(states, open_from=task.epoch, progress=task.progress))
+    restore(durable, txn, task.epoch, RestoreRequest(states, open_from=task.epoch, progress=task.progress))
     for bin_ in states:
         check_arrived(txn, bin_)
     _half_way(task)

@@ -28,7 +28,8 @@ class QuerySpec:
         transfer: how bins go from host to host; None where there is one host, or they come from the checkpoint.
         on_error: what becomes of records that cannot be applied: "fail" or "skip", see `impls.worker.refused`.
         topics: names of the input's topics by their numbers, for messages.
-        turns: workers commit several times in an epoch (real-time mode), and their bins keep the offsets applied.
+        repeats: a row of the input may come a second time, as in real time after a failure: bins keep the offsets that
+            they have applied.
     """
 
     query: str
@@ -39,7 +40,7 @@ class QuerySpec:
     files: Files | None = None
     shared: Shared | None = None
     transfer: Transfer | None = None
-    turns: bool = False
+    repeats: bool = False
     on_error: str = "fail"
     topics: Mapping[int, str] = field(default_factory=dict)
 
@@ -50,7 +51,7 @@ class QuerySpec:
 
     def source(self) -> Source | None:
         """Returns where bins can be restored from, None for durability "none"."""
-        return None if self.files is None else Source(self.files, self.query, self.bins, self.operator, self.turns)
+        return None if self.files is None else Source(self.files, self.query, self.bins, self.operator)
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,3 @@ class Task:
     def epoch(self) -> int:
         """The epoch."""
         return self.order.written.epoch
-
-    @property
-    def handed_over(self) -> int:
-        """The epoch in which old owners last change bins that are pulled in this one."""
-        return self.epoch if self.spec.turns else self.epoch - 1

@@ -36,12 +36,12 @@ def replica_path(state_dir: str | Path, worker: int) -> Path:
     return store_path(state_dir, worker).with_suffix(".replicas")
 
 
-def keep_replicas(task: Task, received: list[pa.Table], report: Report) -> None:
+def keep_replicas(task: Task, received: list[pa.Table] | None, report: Report) -> None:
     """Updates the worker's replicas to what the plan asks for after the epoch; done again it changes nothing.
 
     What the plan names in `replicas` is brought to the end of the epoch before; what it names in `standbys` is brought
     there too and then processes the epoch's records, unless it only follows, see `_follows`. Replicas that the worker
-    is not to hold are deleted.
+    is not to hold are deleted. `received` are the epoch's records, None where workers commit in no common order.
     """
     plan = task.order.written.plan
     refresh = {bin_ for bin_, at in plan.replicas if at == task.worker}
@@ -83,7 +83,7 @@ class _FullError(Exception):
 
 
 def _keep(  # noqa: PLR0917 - the task, what is to be kept, what of, and how large the map is
-    task: Task, refresh: set[int], standbys: set[int], received: list[pa.Table], report: Report, map_bytes: int
+    task: Task, refresh: set[int], standbys: set[int], received: list[pa.Table] | None, report: Report, map_bytes: int
 ) -> None:
     source = task.spec.source()
     assert source is not None, "keep_replicas has checked it"
@@ -93,7 +93,8 @@ def _keep(  # noqa: PLR0917 - the task, what is to be kept, what of, and how lar
             with store.begin() as txn:  # commits when its block ends, aborts on an exception
                 _forget(txn, task, refresh | standbys)
                 done = _bring(source, txn, task, sorted(refresh | standbys))
-                standby_records = 0 if _follows(task) else _process(txn, task, standbys, received)
+                follows = received is None or _follows(task)
+                standby_records = 0 if follows else _process(txn, task, standbys, received or [])
         except lmdb.MapFullError as error:
             raise _FullError(store.map_bytes) from error
     last = task.epoch
@@ -104,13 +105,12 @@ def _keep(  # noqa: PLR0917 - the task, what is to be kept, what of, and how lar
 def _follows(task: Task) -> bool:
     """Returns whether standbys come from the changelog alone, as replicas do, because they cannot repeat their owners.
 
-    Turns of two workers have no common order, and only the owner knows whether it does without a version or a record.
-    Such a standby counts as one of the epoch's end, as nobody will come nearer: its pull takes what has changed from
-    the changelog.
+    Only the owner knows whether it does without a version or a record, as only it knows the order of its commits. Such
+    a standby counts as one of the epoch's end, as nobody will come nearer: its pull takes what has changed from the
+    changelog.
     """
     versions = task.order.written.versions
-    refuses = task.spec.on_error == "skip" or (versions is not None and versions.guarded > 0)
-    return task.spec.turns or refuses
+    return task.spec.on_error == "skip" or (versions is not None and versions.guarded > 0)
 
 
 def _opened(task: Task, map_bytes: int, stack: ExitStack) -> Store:

@@ -18,7 +18,7 @@ class Sink(Protocol):
         """Prepares this process, as far as that goes: what does not work is seen by `send`."""
 
     def send(
-        self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int = 0, commit: int = 0
+        self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int, commit: int
     ) -> None:
         """Sends results of a query with `bins` bins; they have arrived when it returns.
 
@@ -74,7 +74,7 @@ class ForeachBatch:
         """Has nothing to connect."""
 
     def send(
-        self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int = 0, commit: int = 0
+        self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int, commit: int
     ) -> None:
         """Sends nothing: the worker's task returns results to Spark, see `Taken`."""
 
@@ -97,7 +97,7 @@ class Taken:
         """Has nothing to connect."""
 
     def send(
-        self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int = 0, commit: int = 0
+        self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int, commit: int
     ) -> None:
         """Keeps results."""
         self.results = results
@@ -110,6 +110,6 @@ class Nowhere:
         """Has nothing to connect."""
 
     def send(
-        self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int = 0, commit: int = 0
+        self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int, commit: int
     ) -> None:
         """Drops results."""

@@ -77,9 +77,11 @@ def _times(records: pa.Table, operator: TimedOperator) -> NDArray[np.int64]:
 
 
 def highest_times(records: pa.Table, operator: Operator) -> list[list[int]]:
-    """Returns [partition, highest event time] of records."""
+    """Returns [partition, highest event time] of records, those without either left out; [] for none."""
     assert isinstance(operator, TimedOperator), "an operator with event time is a TimedOperator"
     valid = valid_times(records.column(operator.event_time.column))
+    if (partition := records.column("partition")).null_count:
+        valid &= partition.is_valid().to_numpy()
     records = records if valid.all() else records.filter(pa.array(valid))
     partitions, times = records.column("partition").to_numpy(), _times(records, operator)
     return [[p, int(times[partitions == p].max())] for p in np.unique(partitions).tolist()]
@@ -203,9 +205,6 @@ def apply_timed(
     def new(table: pa.Table) -> pa.Table:
         return without_set_aside(task, table if inputs.new is None else inputs.new(table), report)
 
-    times: list[list[int]] = []
-    if records is not None and len(records) and not task.spec.turns:
-        times = highest_times(records, operator)
     mine = written.plan.routing == task.worker
     waits = np.zeros(bins, bool)
     waits[list(blocked)] = True
@@ -232,7 +231,7 @@ def apply_timed(
         trial(now.records, lambda tried, few: _attempt(task, tried, few))
         done = _run_versions(task, running, turns)
     partials = [partial.to_json() for partial in done.partials]
-    report.event_time = EventTimes(times, partials, np.flatnonzero(later.bins).tolist(), done.late, done.fired)
+    report.event_time = EventTimes(partials=partials, late=done.late, fired=done.fired)
     applied = [turn.records for turn in turns if turn.records is not None and len(turn.records)]
     timed = joined([_places(table) for table in applied]) if applied else None
     return _Applied(state, done.results, timed, queue)

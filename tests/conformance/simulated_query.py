@@ -37,7 +37,7 @@ class Topic:
     rows: list[tuple[int, ...]] = field(default_factory=list)
     ends: list[int] = field(default_factory=lambda: [0] * RESULT_PARTITIONS)
 
-    def send(self, results, *, bins: int, worker: int, generation: int, epoch: int) -> None:
+    def send(self, results, *, bins: int, worker: int, generation: int, epoch: int, **_: int) -> None:
         rows = zip(results.bins.tolist(), results.keys, results.payloads, strict=True)
         for index, (bin_, key, count) in enumerate(rows):
             partition = bin_ * RESULT_PARTITIONS // bins

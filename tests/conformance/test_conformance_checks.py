@@ -168,8 +168,8 @@ def test_a_byte_too_many_is_seen(planted):
 class Forgetful(Topic):
     """Loses one result."""
 
-    def send(self, results, *, bins, worker, generation, epoch):
-        super().send(results, bins=bins, worker=worker, generation=generation, epoch=epoch)
+    def send(self, results, *, epoch, **more):
+        super().send(results, epoch=epoch, **more)
         if epoch == 3 and len(results.keys):
             self.rows.pop()
 

@@ -21,6 +21,7 @@ from impls.protocol.plan import EpochPlan, Pull
 from impls.store.records import Results
 from impls.worker.attempts import run_epoch
 from impls.worker.query import Task
+from impls.worker.worker import Worker
 
 OPERATORS = [HashCount(), HashCount(preload=1000), DenseCount(2000)]
 
@@ -159,18 +160,16 @@ def test_a_zombie_that_commits_after_a_move_is_refused_by_the_bins_token(workers
 
 
 def test_of_two_attempts_that_run_at_once_only_one_commits(workers):
-    from impls.worker.core import WorkerCore
-
     workers.epoch()
     keys, owner = workers.batch(range(200))
     order = workers.order()
-    slow = WorkerCore(Task(workers.spec, order, 0))
-    slow.begin()
-    slow.receive(captured(workers, order, keys, owner)[0])
+    slow = Worker(workers.spec, 0)
+    slow.begin(order)
+    [records] = captured(workers, order, keys, owner)
     for worker in range(3):
         workers.run(order, worker, keys, owner, attempt=1)
     with pytest.raises(StateError, match="Worker 0 was overtaken"):
-        slow.end()
+        slow.commit(records, ends=True)
     slow.close()
     workers.epoch()
     workers.check()

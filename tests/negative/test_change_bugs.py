@@ -18,11 +18,10 @@ from impls.protocol.changing import Changing
 from impls.protocol.controller import Controller
 from impls.protocol.plan import WrittenPlan
 from impls.protocol.versions import Versions
-from impls.realtime import environment, merging, turn
 from impls.store.tables import SHAPE
-from impls.worker import versions
+from impls.worker import commit, reports, versions
 from impls.worker.applying import Applying
-from impls.worker.core import WorkerCore
+from impls.worker.environment import Environment
 
 # a process that dies leaves its files to the system, an attempt that dies leaves them to the collector
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in.*writer:pytest.PytestUnraisableExceptionWarning")
@@ -50,22 +49,19 @@ class _Kept:
     """A transaction that commits when it is to abort."""
 
     def __init__(self, txn):
-        self.abort = txn.commit
+        self.real, self.abort, self.commit = txn, txn.commit, txn.commit
         self.cursor, self.get, self.put, self.delete = txn.cursor, txn.get, txn.put, txn.delete
 
 
 def trial_not_taken_back(patch):
-    plain = WorkerCore._begin_inner
-    patch.setattr(WorkerCore, "_begin_inner", lambda self: _Kept(plain(self)))
+    plain = Environment.begin_inner
+    patch.setattr(Environment, "begin_inner", lambda self, txn: _Kept(plain(self, txn)))
 
 
 def epoch_of_a_refused_version_not_taken_back(patch):
-    def abort(self):
-        if self._txn is not None:
-            self._txn.commit()
-            self._txn = None
-
-    patch.setattr(WorkerCore, "abort", abort)
+    begin, inner = Environment.begin, Environment.begin_inner
+    patch.setattr(Environment, "begin", lambda self: _Kept(begin(self)))
+    patch.setattr(Environment, "begin_inner", lambda self, txn: inner(self, txn.real))
 
 
 def bins_that_have_turned_are_not_taken_back(patch):
@@ -116,15 +112,13 @@ def _target(running, bin_):
     return versions.shape_of(int(running.required[bin_]), running._versions)
 
 
-def lasting_without_pipelines(state, *reports):
-    return _lasting(state, *(replace(report, pipelines=merging.Pipelines()) for report in reports))
-
-
-_lasting = merging.lasting
-
-
 def turned_shapes_lost_with_their_task(patch):
-    patch.setattr(turn, "lasting", lasting_without_pipelines)
+    plain = commit.keep_report
+
+    def keep_report(state, *given):
+        return plain(state, *(replace(report, pipelines=reports.Pipelines()) for report in given))
+
+    patch.setattr(commit, "keep_report", keep_report)
 
 
 def refused_version_not_told(patch):
@@ -142,15 +136,15 @@ def state_without_a_way_back_taken_back(patch):
 
 
 def offsets_but_no_shapes_in_frames(patch):
-    """The same in real time, where frames are those of turns."""
-    plain = environment.TurnEnvironment.frame
+    """The same in real time, where an epoch has several frames."""
+    plain = Environment.frame
 
     def frame(self, **changes):
         names, values = changes.get("names", []), changes.get("values", [])
         kept = [i for i, name in enumerate(names) if name[:1] != SHAPE]
         return plain(self, **{**changes, "names": [names[i] for i in kept], "values": [values[i] for i in kept]})
 
-    patch.setattr(environment.TurnEnvironment, "frame", frame)
+    patch.setattr(Environment, "frame", frame)
 
 
 def states_that_had_to_stay_turned_again(patch):

@@ -19,7 +19,6 @@ from impls.transfer.server import BinServer
 from impls.transfer.ticket import RefusedError
 from impls.worker import pull as pulling
 from impls.worker import replicas
-from impls.worker.pull import Puller
 
 # a process that dies leaves its files to the system, an attempt that dies leaves them to the collector
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in.*writer:pytest.PytestUnraisableExceptionWarning")
@@ -76,19 +75,12 @@ def sound_home_left(patch):
 
 
 def bins_of_a_broken_pull_taken_for_there(patch):
-    plain = Puller._pull
-
-    def pull(self, chosen):
-        plain(self, chosen)
-        self._missing -= {pull.bin for pull in chosen}
-
     def fetch(*args, **more):
         try:
             yield from client.fetch(*args, **more)
         except CorruptStateError:
             yield from ((bin_, 0) for bin_ in args[2].bins)
 
-    patch.setattr(Puller, "_pull", pull)
     patch.setattr(pulling, "fetch", fetch)
 
 

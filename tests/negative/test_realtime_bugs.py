@@ -1,35 +1,26 @@
-"""Bugs planted in turns and ticks of real-time mode: its simulation finds each of them, by a check that it violates."""
-
-from dataclasses import replace
+"""Bugs planted in commits and epochs of real time: its simulation finds each of them, by a check that it violates."""
 
 import pytest
-from planted import dropped_before_the_pull_is_observed, left_behind_by_its_bin
-from planted_realtime import (
-    DYING,
-    HOLDING,
-    MOVING,
-    QUEUEING,
-    QUIET,
-    find,
-    pull_before_final,
-    results_before_the_frame,
-    results_of_the_last_turn_not_sent_again,
+from planted import (
+    dropped_before_the_pull_is_observed,
+    frame_not_written_again,
+    left_behind_by_its_bin,
+    results_not_sent_again,
 )
+from planted_realtime import DYING, HOLDING, MOVING, QUEUEING, QUIET, find, pull_before_final, results_before_the_frame
 from router import Router
 
 from impls.durability import restore
-from impls.durability.frame import Segment
 from impls.protocol.coordinator import Coordinator
 from impls.protocol.session import Final, Marks
-from impls.realtime import environment
 from impls.realtime.blobs import Intake
-from impls.realtime.environment import TurnEnvironment
-from impls.realtime.worker import TurnWorker
+from impls.realtime.worker import RealTimeWorker
 from impls.store import bins
 from impls.store.offsets import Offsets
 from impls.store.state import BinState
 from impls.store.tables import OFFSETS, STATE_TABLES, bin_range, drop_range
 from impls.worker import opening
+from impls.worker.worker import Worker
 
 
 def marks_counted_before_the_commit(patch):
@@ -63,21 +54,6 @@ def offsets_of_a_pulled_bin_not_read(patch):
     patch.setattr(Offsets, "load", load)
 
 
-def frame_not_written_again(patch):
-    class Nowhere(Segment):
-        def append(self, raw):
-            pass
-
-    patch.setattr(environment, "Segment", Nowhere)
-    patch.setattr(TurnEnvironment, "log", _log)
-
-
-def _log(self, tick, raw):
-    if self.task.spec.files is not None:
-        with Segment(self.task.spec.files, tick, self.task.worker) as segment:
-            segment.append(raw)
-
-
 def router_counts_after_the_next_blob(patch):
     """It answers with its counts before, and then sends another blob by the old routing."""
     switch, pack = Router.switch, Router.pack
@@ -106,19 +82,16 @@ def tick_told_again(patch):
 
     def hear(self, message):
         if isinstance(message, Marks | Final):
-            self._told.append(message)
-        elif self._tick is None or message.order.written.epoch > self._now.epoch:
+            self._messages.append(message)
+        elif not self.worker.in_epoch or message.order.written.epoch > self._epoch:
             self._orders.append(message.order)
 
     patch.setattr(Coordinator, "begin", begin)
-    patch.setattr(TurnWorker, "hear", hear)
+    patch.setattr(RealTimeWorker, "hear", hear)
 
 
-def restore_ignores_the_old_owners_changes_of_the_tick(patch):
-    """It reads segments as such, but looks for changes as if no bin changed in the tick that pulls it."""
-    walk, read = restore._walk, restore._read_frame
-    patch.setattr(restore, "_walk", lambda source, *given: walk(replace(source, turns=False), *given))
-    patch.setattr(restore, "_read_frame", lambda source, *a, **kw: read(replace(source, turns=True), *a, **kw))
+def restore_ignores_the_old_owners_changes_of_the_epoch(patch):
+    patch.setattr(restore, "_take_of_old_owners", lambda *_, **__: None)
 
 
 def worker_that_began_with_nothing_made_empty_again(patch):
@@ -131,11 +104,10 @@ def queue_of_a_workers_earlier_life_restored(patch):
 
 def held_by_the_old_owner(patch):
     def blocked(self, pulls):
-        here = {pull.bin for pull in pulls}
-        missing = self._missing if self._tick is None else self._tick.missing
-        return (missing - here) | set(self._now.order.written.plan.hold)
+        missing = self.pulls.missing if self.in_epoch else self._missing
+        return (missing - {pull.bin for pull in pulls}) | set(self._now.order.written.plan.hold)
 
-    patch.setattr(TurnWorker, "_blocked", blocked)
+    patch.setattr(Worker, "_blocked", blocked)
 
 
 def pieces_dropped_of_a_bin_that_is_back(patch):
@@ -159,10 +131,10 @@ BUGS = {
     offsets_of_a_pulled_bin_not_read: ({**MOVING, **DYING, "operator": "hash"}, {"busy", "offsets", "results", "task"}),
     results_before_the_frame: ({**DYING, "operator": "hash"}, {"results", "repeats"}),
     frame_not_written_again: ({**DYING, "operator": "hash"}, {"restore", "results", "offsets", "repeats"}),
-    results_of_the_last_turn_not_sent_again: ({**DYING, "operator": "chain"}, {"results", "numbers"}),
+    results_not_sent_again: ({**DYING, "operator": "chain"}, {"results", "numbers"}),
     router_counts_after_the_next_blob: ({**QUIET, **MOVING, "operator": "hash"}, {"results", "offsets", "restore"}),
     tick_told_again: ({**QUEUEING, **DYING, "operator": "hash", "batch_end": 0.02}, {"busy", "stuck"}),
-    restore_ignores_the_old_owners_changes_of_the_tick: ({**QUIET, "operator": "hash"}, {"restore", "results"}),
+    restore_ignores_the_old_owners_changes_of_the_epoch: ({**QUIET, "operator": "hash"}, {"restore", "results"}),
     dropped_before_the_pull_is_observed: ({**QUIET, **MOVING, "operator": "hash"}, {"results", "state", "restore"}),
     worker_that_began_with_nothing_made_empty_again: ({**MOVING, **DYING, "operator": "hash"}, {"repeats"}),
     pieces_dropped_of_a_bin_that_is_back: ({**QUIET, **MOVING, "operator": "hash"}, {"one owner", "restore"}),

@@ -14,24 +14,26 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "simulation"))
 from chaos.parameters import draw
 from chaos.query import simulate
 from crash_simulator import OnDemand
-from planted import dropped_before_the_pull_is_observed, find, stale_environment_accepted
+from planted import (
+    dropped_before_the_pull_is_observed,
+    find,
+    frame_not_written_again,
+    results_not_sent_again,
+    stale_environment_accepted,
+)
 
 from impls.driver import keeper
 from impls.durability import restore
-from impls.durability.files import Files
-from impls.durability.frame import FOLDER
 from impls.errors import StateError
 from impls.protocol import controller
 from impls.protocol.plan import EpochPlan, Pull
 from impls.store import bins, checked, entries, state, tables
 from impls.store.bins import copy_bin
-from impls.store.checked import get_checked
 from impls.store.environment import Store, store_path
 from impls.store.lock import WriterLock
-from impls.worker import applying, opening, replicas
-from impls.worker import core as worker
+from impls.worker import applying, commit, opening, replicas
 from impls.worker.applying import Applying
-from impls.worker.core import WorkerCore
+from impls.worker.environment import Environment
 from impls.worker.parts import Cause, Untrusted
 
 # a process that dies leaves its files to the system, an attempt that dies leaves them to the collector
@@ -43,14 +45,6 @@ NO_BUDGET = {**ON_DEMAND, "options": {"budget": 0}}
 FLIPS = {"kinds": {"flip": 1}, "faults": 8}
 THERE_AND_BACK = ((3, "rescale", 6), (5, "home", 0), (7, "shuffle", 1), (9, "rescale", 2), (11, "home", 0))
 MANY_QUEUES = {**NO_BUDGET, "commands": THERE_AND_BACK}
-
-
-class NoFrames(Files):
-    """Files that lose changelog frames."""
-
-    def write(self, name, data):
-        if not name.startswith(FOLDER):
-            super().write(name, data)
 
 
 def bin_that_comes_back_dropped_later(patch):
@@ -70,29 +64,6 @@ def zombie_recovers(patch):
 
     patch.setattr(opening, "_checked", checked)
     patch.setattr(opening, "_check_owner", lambda *_: None)
-
-
-def _when_repeated(patch, change):
-    plain = WorkerCore._after
-
-    def after(self):
-        if self.report.repeated:
-            self.spec = change(self.spec)
-        return plain(self)
-
-    patch.setattr(WorkerCore, "_after", after)
-
-
-def outbox_not_replayed(patch):
-    class Nowhere:
-        def send(self, *_args, **_more):
-            pass
-
-    _when_repeated(patch, lambda spec: replace(spec, output=Nowhere()))
-
-
-def frame_not_written_again(patch):
-    _when_repeated(patch, lambda spec: replace(spec, files=NoFrames(spec.files.uri)))
 
 
 def queue_reordered(patch):
@@ -118,18 +89,14 @@ def routed_away_with_a_queue(patch):
 
 def snapshot_of_a_later_epoch(patch):
     """The lock is let go at the commit, and the image is of whatever is there by then."""
-    after, snapshot = WorkerCore._after, WorkerCore._snapshot
+    plain = commit._publish
 
-    def unlocked(self):
-        self._opened.lock.close()
-        return after(self)
+    def unlocked(env, *given):
+        env._opened.lock.close()
+        plain(env, *given)
 
-    def unchecked(self):
-        self._still_ours = lambda _txn: None
-        snapshot(self)
-
-    patch.setattr(WorkerCore, "_after", unlocked)
-    patch.setattr(WorkerCore, "_snapshot", unchecked)
+    patch.setattr(commit, "_publish", unlocked)
+    patch.setattr(Environment, "_check_ours", lambda _: None)
 
 
 def frames_deleted_too_early(patch):
@@ -201,19 +168,6 @@ def failed_rebuild_renames_over_a_live_environment(patch):
     patch.setattr(opening, "holds", lambda *_: True)
 
 
-def manifest_of_the_epoch_itself(patch):
-    """The epoch may be run again, from the state of the one before."""
-    observe, delete, write = keeper.Keeper.observe, keeper.Keeper._delete, keeper.write_manifest
-
-    def observed(self, *seen):
-        with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(keeper, "write_manifest", lambda files, _before, newest: write(files, newest))
-            inner.setattr(keeper.Keeper, "_delete", lambda self, _before: delete(self, self._schedule.manifest))
-            observe(self, *seen)
-
-    patch.setattr(keeper.Keeper, "observe", observed)
-
-
 def sizes_unknown_at_a_start(patch):
     """A driver that starts takes every bin for due."""
     plain = keeper.SnapshotSchedule.__init__
@@ -244,12 +198,6 @@ def replica_read_from_a_live_environment(patch):
     patch.setattr(replicas, "_bring", bring)
 
 
-def outbox_of_another_epoch_taken(patch):
-    """A damaged key hides the record, and the epoch writes a second one beside it."""
-    patch.setattr(checked, "check_absent", lambda *_: None)
-    patch.setattr(worker, "get_of_epoch", lambda txn, key, _epoch: (get_checked(txn, key) or b"")[8:])
-
-
 def neighbours_of_other_tables_not_verified(patch):
     patch.setattr(checked, "_verify", lambda *_: None)
 
@@ -261,10 +209,6 @@ def range_believed_where_damage_ends_it(patch):
     patch.setattr(state, "whole_range", believed)
 
 
-def queue_believed_whatever_its_length(patch):
-    patch.setattr(worker, "check_queues", lambda *_: None)
-
-
 def checksums_of_blocks_ignored(patch):
     def unchecked(raw, _numbers, _where):
         return np.frombuffer(raw, "<u8").reshape(-1, entries.SLOTS + 1).copy()
@@ -274,7 +218,7 @@ def checksums_of_blocks_ignored(patch):
 
 
 def torn_frames_not_written_again(patch):
-    patch.setattr(opening, "_rewrite_lost_frame", lambda *_: None)
+    frame_not_written_again(patch)
 
 
 # what is drawn for it, and the checks that may find it
@@ -283,11 +227,11 @@ BUGS = {
     bin_that_comes_back_dropped_later: ({**QUIET, "operator": "hash", "commands": THERE_AND_BACK}, {"results"}),
     epoch_check_removed: ({"kinds": {"hang": 1}, "faults": 8}, {"attempts"}),
     zombie_recovers: ({"kinds": {"hang": 1}, "faults": 8}, {"zombie"}),
-    outbox_not_replayed: ({"kinds": {"die": 1}, "faults": 8}, {"results"}),
+    results_not_sent_again: ({"kinds": {"die": 1}, "faults": 8}, {"results"}),
     frame_not_written_again: ({"kinds": {"die": 1}, "faults": 8}, {"restore"}),
     queue_reordered: ({**QUIET, **NO_BUDGET, "operator": "chain"}, {"results"}),
     routed_away_with_a_queue: ({**QUIET, **ON_DEMAND, "commands": THERE_AND_BACK}, {"results", "stuck"}),
-    stale_environment_accepted: ({"kinds": {"stale": 1}, "faults": 6}, {"results", "state"}),
+    stale_environment_accepted: ({"kinds": {"stale": 1}, "faults": 6}, {"attempts", "results", "state"}),
     snapshot_of_a_later_epoch: ({"kinds": {"hang": 1}, "faults": 8}, {"attempts"}),
     frames_deleted_too_early: (QUIET, {"restore"}),
     restore_ignores_pulls: (QUIET, {"restore", "state"}),
@@ -295,16 +239,15 @@ BUGS = {
     queue_of_an_earlier_owner_restored: ({**QUIET, **MANY_QUEUES}, {"restore"}),
     lock_ignored: ({"kinds": {"twice": 3, "hang": 1}, "faults": 8}, {"attempts", "results"}),
     lock_of_replicas_ignored: ({"kinds": {"hang": 1}, "faults": 8, "mechanism": "rhino"}, {"stuck"}),
-    lock_on_a_new_folder_trusted: ({"kinds": {"twice": 2, "lose": 1}, "faults": 8}, {"attempts", "results"}),
+    lock_on_a_new_folder_trusted: (
+        {"kinds": {"twice": 2, "lose": 1}, "faults": 8}, {"attempts", "recovery", "results"}
+    ),
     failed_rebuild_renames_over_a_live_environment: ({"kinds": {"hang": 2, "lose": 1}, "faults": 8}, {"zombie"}),
-    manifest_of_the_epoch_itself: ({"kinds": {"driver": 1, "lose": 1}, "faults": 8}, {"stuck"}),
     sizes_unknown_at_a_start: ({"kinds": {"driver": 1}, "faults": 8}, {"snapshots"}),
     snapshots_made_before_a_start_forgotten: ({"kinds": {"driver": 1}, "faults": 24}, {"replay"}),
     replica_read_from_a_live_environment: ({**QUIET, "mechanism": "replicated-dataflow"}, {"replica"}),
     checksums_of_blocks_ignored: ({**FLIPS, "operator": "dense"}, {"results", "state"}),
-    outbox_of_another_epoch_taken: ({"kinds": {"flip": 1, "twice": 1}, "faults": 40}, {"attempts", "results"}),
     neighbours_of_other_tables_not_verified: (FLIPS, {"attempts", "restore", "results", "state"}),
-    queue_believed_whatever_its_length: ({**FLIPS, **MANY_QUEUES}, {"attempts", "queues", "results"}),
     torn_frames_not_written_again: ({"kinds": {"host": 1}, "faults": 4}, {"restore"}),
 }  # fmt: skip
 

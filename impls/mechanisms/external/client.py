@@ -102,6 +102,8 @@ def forget(url: str, query: str) -> None:
             server.unlink(*batch)
 
 
+LAST_COMMIT = b"commit"
+"""Field of a worker's hash with the number of its last commit, which `COMMIT` sets."""
 GUARD = b"\x00"  # the field of a hash that a commit checks: a worker's meta record, a bin's token
 
 _LUA = f"""

@@ -11,6 +11,7 @@ from impls.mechanisms.external.cache import cache_of
 from impls.mechanisms.external.client import (
     COMMIT,
     GUARD,
+    LAST_COMMIT,
     READ,
     STAGE,
     connect,
@@ -80,10 +81,14 @@ class RedisStore:
 
     @contextmanager
     def reading(self, *, buffers: bool = True) -> Iterator[RedisTransaction]:
-        """Reads the worker's meta record and outbox as they are now."""
+        """Reads the worker's meta record, outbox and queue as they are now."""
         with reach(self._url):
-            records = connect(self._url).hgetall(self._worker_key)
-        yield RedisTransaction(self, records)
+            pipe = connect(self._url).pipeline(transaction=True)
+            pipe.hgetall(self._queue_key)
+            pipe.hgetall(self._worker_key)
+            queue, own = pipe.execute()
+        own.pop(LAST_COMMIT, None)
+        yield RedisTransaction(self, {**queue, **own})  # both have a field META
 
     def used_bytes(self) -> int:
         """Returns the bytes of state on this host, that is in the cache."""

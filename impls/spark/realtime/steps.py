@@ -1,4 +1,4 @@
-"""The step S of a real-time query in Spark's tasks: it takes the blobs of one slot, and runs the turns of its worker.
+"""The step S of a real-time query in Spark's tasks: it takes the blobs of one slot, and runs its worker.
 
 The blobs come from the step F, the routers, which run in the JVM (`Router.java`), and not through Spark's shuffle. That
 brings how many blobs each router has sent, when Spark's batch ends.
@@ -20,13 +20,13 @@ from impls.realtime.blobs import Blob
 from impls.realtime.flow import BatchingWindow, Flow, Inbox, Pace
 from impls.realtime.link import Link
 from impls.realtime.port import Receiver
-from impls.realtime.worker import TurnWorker
+from impls.realtime.worker import RealTimeWorker
 from impls.spark.realtime.settings import Wiring
 from impls.worker.query import QuerySpec
 
 SENT_SCHEMA = StructType([StructField(name, IntegerType()) for name in ("slot", "router", "blobs")])
 DONE_SCHEMA = "nothing int"
-_BLOB_BYTES_MAX = 16 << 20  # of blobs that come during a turn
+_BLOB_BYTES_MAX = 16 << 20  # of blobs that come during a commit
 _END_DEADLINE_S = 60.0
 _LOOK_S = 0.05
 
@@ -69,8 +69,8 @@ def _heard(link: Link) -> Iterator[Any]:
         raise StateError("The driver has ended the connection.") from None
 
 
-class Turns(Protocol):
-    """A worker that applies what it is given, turn by turn; see `impls.realtime.worker.TurnWorker`."""
+class Stepping(Protocol):
+    """A worker that commits what comes, step by step; see `impls.realtime.worker.RealTimeWorker`."""
 
     @property
     def spare(self) -> bool:
@@ -91,27 +91,27 @@ class Turns(Protocol):
         """Takes blobs in the order in which they came."""
 
     def step(self) -> bool:
-        """Does one turn and returns whether more is to be done at once."""
+        """Does one step and returns whether more is to be done at once."""
 
     def close(self) -> None:
         """Frees what is open."""
 
 
-MakeWorker = Callable[[int, int, Callable[[Any], None]], Turns]
+MakeWorker = Callable[[int, int, Callable[[Any], None]], Stepping]
 """Makes the worker of (number, Spark's batch, how to say something to the driver)."""
 
 
 def worker_maker(spec: QuerySpec) -> MakeWorker:
     """Returns what makes the worker of an S task."""
 
-    def make(worker: int, batch: int, say: Callable[[Any], None]) -> Turns:
-        return TurnWorker(spec, worker, batch=batch, say=say)
+    def make(worker: int, batch: int, say: Callable[[Any], None]) -> Stepping:
+        return RealTimeWorker(spec, worker, batch=batch, say=say)
 
     return make
 
 
 def own_step(make: MakeWorker, wiring: Wiring, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs one worker's turns until Spark's batch ends and all blobs are applied or queued; yields nothing.
+    """Runs one worker until Spark's batch ends and all blobs are applied or queued; yields nothing.
 
     Args:
         make: makes the worker.
@@ -131,15 +131,15 @@ def own_step(make: MakeWorker, wiring: Wiring, batches: Iterable[pa.RecordBatch]
     yield from ()
 
 
-def _work(worker: Turns, inbox: Inbox[Blob], flow: _Flow) -> None:
+def _work(worker: Stepping, inbox: Inbox[Blob], flow: _Flow) -> None:
     try:
-        _turn_until_the_end(worker, inbox, flow)
+        _step_until_the_end(worker, inbox, flow)
     finally:
         worker.close()
 
 
-def _turn_until_the_end(worker: Turns, inbox: Inbox[Blob], flow: _Flow) -> None:
-    """Lets the worker take all that has come between two turns.
+def _step_until_the_end(worker: Stepping, inbox: Inbox[Blob], flow: _Flow) -> None:
+    """Lets the worker take all that has come between two commits.
 
     At the end of the input it may still wait for the driver, as for the tick of blobs that it has already.
     """
@@ -164,7 +164,7 @@ def _turn_until_the_end(worker: Turns, inbox: Inbox[Blob], flow: _Flow) -> None:
                 raise StateError(f"The driver did not tell in {_END_DEADLINE_S:.0f} s what to do with the last blobs.")
 
 
-def _come(worker: Turns, inbox: Inbox[Blob], timeout_s: float | None) -> tuple[list[Blob], bool]:
+def _come(worker: Stepping, inbox: Inbox[Blob], timeout_s: float | None) -> tuple[list[Blob], bool]:
     """Returns the blobs that have come, and whether they are the last; the worker hears what the driver has said."""
     messages, blobs, ended = inbox.take(timeout_s)
     for message in messages:

@@ -29,7 +29,7 @@ class Topic(MemoryOutput):
         super().__init__(name)
         self._cluster = cluster
 
-    def send(self, results: Results, *, bins: int, worker: int, generation: int, epoch: int) -> None:
+    def send(self, results: Results, *, worker: int, epoch: int, **_: int) -> None:
         half = len(results.keys) // 2
         for index, (key, value) in enumerate(zip(results.keys, results.payloads, strict=True)):
             if index == half:

@@ -25,12 +25,11 @@ from impls.durability.files import Files
 from impls.protocol import changing, events
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import WrittenPlan
-from impls.realtime import worker as real_time
 from impls.store import environment, moving, packs
 from impls.store import environment as stores
 from impls.store.environment import Store
 from impls.transfer import client, server
-from impls.worker import attempts, opening, replicas
+from impls.worker import attempts, opening, replicas, worker
 
 Wrote = Callable[[str, bytes], None]
 Wiped = Callable[[Path], None]
@@ -89,7 +88,7 @@ SMALL_MAP = 20 << 10  # five pages: hardly more than an empty environment
 def small_maps(seed: int) -> Iterator[None]:
     """With every third seed a worker's environment and that of its replicas are full again and again, and grow."""
     with contextlib.ExitStack() as stack:
-        for module in (attempts, replicas, real_time) if seed % 3 == 1 else ():
+        for module in (worker, replicas) if seed % 3 == 1 else ():
             stack.enter_context(mock.patch.object(module, "MAP_BYTES", SMALL_MAP))
         yield
 

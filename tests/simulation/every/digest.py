@@ -12,7 +12,7 @@ import pyarrow as pa
 
 _APART = {
     "_spec", "_say", "_progress", "pace", "_breakdown",  # of a worker: the query, its voice, its speed
-    "_env", "spec", "progress",  # read by itself, or the same in all of a run
+    "environment", "spec", "progress",  # read by itself, or the same in all of a run
 }  # fmt: skip
 
 

@@ -14,8 +14,8 @@ from realtime.patches import simulated
 from every.failure import Failure
 from impls.driver import checkpoint
 from impls.protocol import events
-from impls.realtime.environment import TurnEnvironment
 from impls.store import environment
+from impls.worker.environment import Environment
 
 
 class Still:
@@ -58,5 +58,5 @@ def small_world(p: Parameters, failure: Callable[[], Failure | None]) -> Iterato
         stack.enter_context(simulated(p, point, Still))
         for module in (checkpoint, environment, events):
             stack.enter_context(mock.patch.object(module, "uuid", SimpleNamespace(uuid4=identity)))
-        stack.enter_context(mock.patch.object(TurnEnvironment, "used_bytes", 0))
+        stack.enter_context(mock.patch.object(Environment, "used_bytes", 0))
         yield

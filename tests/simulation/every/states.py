@@ -81,12 +81,12 @@ class States:
         if worker not in self._stores:
             session = self._world.session
             assert session is not None
-            env = session.workers[worker]._env
+            env = session.workers[worker].worker.environment
             path = store_path(self._world.spec.state_dir, worker)
             if env is not None:
                 with env.reading(buffers=False) as txn:
                     items = list(txn.cursor().iternext())
-                items.append((repr(env.ended_tick).encode(), repr((env.state, env.report)).encode()))
+                items.append((repr(env.ended_epoch).encode(), repr((env.state, env.report)).encode()))
             elif path.exists():
                 with Store.open(path, create=False) as store, store.reading(buffers=False) as txn:
                     items = list(txn.cursor().iternext())

@@ -176,10 +176,10 @@ class World(Query):
             for _ in range(1 if messages >= 0 else len(session.channels[f, w])):
                 session.deliver((f, w))
         worker = session.workers[w]
-        before = None if worker._env is None else worker._env.state
+        before = None if worker.worker.environment is None else worker.worker.state
         self._step(w)
         dead = not session.peers["worker", w].alive
-        self._durable = dead or (worker._env is not None and worker._env.state != before)
+        self._durable = dead or (worker.worker.environment is not None and worker.worker.state != before)
         self.states.touch(("worker", w), stored=self._durable)
 
     # -- the failure --------------------------------------------------------------------------------------------------

@@ -12,10 +12,10 @@ import pyarrow as pa
 from chaos.recipes import Broken, Recipes
 from chaos.violation import require
 
-from impls.realtime.environment import TurnEnvironment
 from impls.store.records import ROW
 from impls.store.tables import SHAPE
 from impls.worker.applying import Applying
+from impls.worker.environment import Environment
 from realtime.places import Place
 from realtime.workload import Workload
 
@@ -28,7 +28,7 @@ class Commit:
         worker, tick, turn: whose, and under what numbers its results are sent; number: which grows with each.
         order: the tick whose order the worker obeyed.
         refused: the version that it ran without, 0 for none.
-        shapes: by bin, the shape that its state has taken, as the turn's frame has it.
+        shapes: by bin, the shape that its state has taken, as the commit has it.
         records: (place, bin, version) of the rows applied.
     """
 
@@ -56,7 +56,7 @@ class Commits:
     @contextlib.contextmanager
     def seen(self) -> Iterator[None]:
         """Takes in what workers commit while the context lasts."""
-        run, report, commit = Applying.run, Applying._report_versions, TurnEnvironment.commit
+        run, report, commit = Applying.run, Applying._report_versions, Environment.commit
 
         def ran(work: Any, *given: Any, **more: Any) -> None:
             work.required = None
@@ -76,7 +76,7 @@ class Commits:
         with (
             mock.patch.object(Applying, "run", ran),
             mock.patch.object(Applying, "_report_versions", reported),
-            mock.patch.object(TurnEnvironment, "commit", committed),
+            mock.patch.object(Environment, "commit", committed),
         ):
             yield
 
@@ -92,10 +92,11 @@ class Commits:
 
 
 def _commit_of(task: Any, before: Any, frame: Any, work: Any) -> Commit:
-    shapes = {
-        int.from_bytes(name[1:3], "big"): int.from_bytes(value[:-4], "big")
-        for name, value in zip(frame.names, frame.values, strict=True) if name[:1] == SHAPE
-    }  # fmt: skip
+    shapes: dict[int, int] = {}
+    if work is not None:
+        for name, value in zip(work.changes.names, work.changes.values, strict=True):
+            if name[:1] == SHAPE:
+                shapes[int.from_bytes(name[1:3], "big")] = int.from_bytes(value[:-4], "big")
     records: list[tuple[Place, int, int]] = []
     if work is not None and work.records is not None:
         table = work.records if ROW in work.records.column_names else work.records.append_column(ROW, _zeros(work))
@@ -104,7 +105,7 @@ def _commit_of(task: Any, before: Any, frame: Any, work: Any) -> Commit:
         records = sorted(((p, at, row), bin_, int(versions[bin_])) for p, at, row, bin_ in zip(*columns, strict=True))
     refused = task.refused[0] if task.refused else 0
     return Commit(
-        task.worker, frame.epoch, before.turn, before.number, task.epoch, refused, shapes, records
+        task.worker, frame.epoch, before.commits, before.number, task.epoch, refused, shapes, records
     )  # fmt: skip
 
 

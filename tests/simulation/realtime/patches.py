@@ -19,10 +19,11 @@ from impls.durability import frame
 from impls.durability.files import Files
 from impls.errors import CorruptStateError
 from impls.protocol import changing, events
-from impls.realtime import blobs, turn
-from impls.realtime.environment import TurnEnvironment
+from impls.realtime import blobs
 from impls.store import environment
 from impls.store import environment as stores
+from impls.worker import commit
+from impls.worker.environment import Environment
 from realtime.parameters import Parameters
 
 DAMAGE = "planted damage"
@@ -66,13 +67,13 @@ def simulated(p: Parameters, point: Point, clock: Any = None) -> Iterator[None]:
         stack.enter_context(mock.patch.object(checkpoint, "BASE_EPOCHS", p.base_epochs))
         stack.enter_context(mock.patch.object(changing, "PROOF_EPOCHS", p.proof_epochs))
         stack.enter_context(mock.patch.object(blobs, "_RECORDS", p.turn))
-        stack.enter_context(mock.patch.object(turn, "_DROP_ITEMS", 1 + p.seed % 3))
+        stack.enter_context(mock.patch.object(commit, "_DROP_ITEMS", 1 + p.seed % 3))
         stack.enter_context(mock.patch.object(frame, "_write", _torn(frame._write, point)))
-        snapshot = _damaged_snapshot(turn.write_snapshot, point)
-        stack.enter_context(mock.patch.object(turn, "write_snapshot", snapshot))
-        for name in ("_read", "begin"):
-            found = _damaged(getattr(TurnEnvironment, name), point)
-            stack.enter_context(mock.patch.object(TurnEnvironment, name, found))
+        snapshot = _damaged_snapshot(commit.write_snapshot, point)
+        stack.enter_context(mock.patch.object(commit, "write_snapshot", snapshot))
+        for name in ("_read_latencies", "begin"):
+            found = _damaged(getattr(Environment, name), point)
+            stack.enter_context(mock.patch.object(Environment, name, found))
         stack.enter_context(mock.patch.object(Files, "write", _around(Files.write, point, "write")))
         stack.enter_context(mock.patch.object(Journal, "append", _around(Journal.append, point, "append")))
         faults.install(lambda name, _context: point(name))

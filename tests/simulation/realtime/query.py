@@ -91,7 +91,7 @@ class Query:
         self.files = None if p.durability == "none" else Files(str(self._checkpoint.own))
         output, state = self.topic, str(self._folder / "state")
         self.spec = QuerySpec(
-            self._checkpoint.query, p.bins, self.load.operator, output, state, self.files, turns=True,  # type: ignore[arg-type]
+            self._checkpoint.query, p.bins, self.load.operator, output, state, self.files, repeats=True,  # type: ignore[arg-type]
             on_error="skip" if p.refused else "fail",
         )  # fmt: skip
         self._coordinator = Coordinator()
@@ -210,7 +210,7 @@ class Query:
 
     def _all_begun(self, session: Session) -> bool:
         """Whether every worker of the tick has begun it in the session: batches are much longer than ticks."""
-        begun = [worker._task is not None for worker in session.workers[: self._workers]]
+        begun = [worker.worker.task is not None for worker in session.workers[: self._workers]]
         return self._coordinator.complete and all(begun)
 
     def _begin_session(self) -> Session:

@@ -8,7 +8,7 @@ from router import Router
 
 from impls.protocol.session import Hello
 from impls.realtime.blobs import decode
-from impls.realtime.worker import TurnWorker
+from impls.realtime.worker import RealTimeWorker
 from impls.worker.query import QuerySpec
 from realtime.parameters import Parameters
 from realtime.workload import Workload
@@ -58,7 +58,7 @@ class Session:
         self.routers = [Router(index, slots) for index in range(p.partitions)]
         self._routed = [False] * p.partitions
         self.workers = [
-            TurnWorker(spec, w, batch=batch, say=self.peers["worker", w].outbox.append) for w in range(slots)
+            RealTimeWorker(spec, w, batch=batch, say=self.peers["worker", w].outbox.append) for w in range(slots)
         ]
         self.awake, self.idle = [False] * slots, [0] * slots
         self.channels: dict[tuple[int, int], deque[bytes]] = {
@@ -69,10 +69,9 @@ class Session:
 
     def progress(self, w: int) -> Any:
         """Returns what changes with every step of a worker that does something."""
-        worker = self.workers[w]
-        set_aside = 0 if worker._task is None else len(worker._task.set_aside)
-        env, told = worker._env, (len(worker._orders), len(worker._told), set_aside)
-        return worker.waiting, told, None if env is None else (env.ended_tick, env.state.number)
+        worker, task, env = self.workers[w], self.workers[w].worker.task, self.workers[w].worker.environment
+        waits = worker.waiting, worker.spare, 0 if task is None else len(task.set_aside)
+        return waits, worker.worker.in_epoch, None if env is None else (env.ended_epoch, env.state.number)
 
     def alive(self, role: str) -> list[int]:
         """Returns the tasks of a role that go on."""

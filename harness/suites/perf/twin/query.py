@@ -126,7 +126,9 @@ def run_twin(order: TwinOrder, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     results, times = twin_epoch(order, report, tables)
     report.records, report.results = len(times), len(results.keys)
     with Phase(report.ms, "send"):
-        order.output.send(results, bins=order.workers, worker=report.worker, generation=1, epoch=order.epoch)
+        order.output.send(
+            results, bins=order.workers, worker=report.worker, generation=1, epoch=order.epoch, first=0, commit=0
+        )
     report.done_us = time.time_ns() // 1000
     freeze_imports()
     cells, report.negative = make_cells(times.column("time").to_numpy(), report.done_us, np.zeros(len(times), bool))

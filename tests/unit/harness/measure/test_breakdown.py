@@ -7,7 +7,7 @@ from impls.protocol.report import Report
 
 
 def report(records, turns, **breakdown):
-    return Report(0, records=records, turns=turns, breakdown=breakdown)
+    return Report(0, records=records, commits=turns, breakdown=breakdown)
 
 
 def test_means_are_weighted_by_records():

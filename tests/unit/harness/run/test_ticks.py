@@ -29,7 +29,7 @@ def tick(number, latencies_ms, turns=4):
     """A tick in which worker 0 took so many turns."""
     record = epoch_record(epoch=number, latencies_ms=latencies_ms)
     first = record.reports[0]
-    first.turns, first.breakdown = turns, {"to_router": 3.0, "wait": 2.0, "apply": 1.0}
+    first.commits, first.breakdown = turns, {"to_router": 3.0, "wait": 2.0, "apply": 1.0}
     return record
 
 

@@ -11,13 +11,12 @@ from impls.operators import DenseCount, HashCount
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.protocol.report import Report
-from impls.store.checked import get_of_epoch
 from impls.store.environment import Store, store_path
 from impls.store.hashing import bin_of_hash, hash_int64
 from impls.store.records import Results
-from impls.store.tables import OUTBOX
 from impls.worker.attempts import run_epoch
 from impls.worker.query import QuerySpec, Task
+from impls.worker.state import last_record
 
 KEYS, BINS, WORKERS = 1_000, 16, 2
 
@@ -42,7 +41,7 @@ def live_epoch(folder, operator, epoch):
     task = Task(QuerySpec("q", BINS, operator, output, str(folder)), EpochOrder(plan, 1, first=epoch == 0), 0)
     run_epoch(task, [batch(operator, epoch, BINS)])
     with Store.open(store_path(folder, 0)) as store, store.reading() as txn:
-        return [Results.from_bytes(get_of_epoch(txn, OUTBOX + b"results", epoch))]
+        return [Results.unpacked(last_record(txn)[1].results)]
 
 
 def run_twin(folder, operator, epoch):

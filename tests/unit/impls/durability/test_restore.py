@@ -31,7 +31,7 @@ def test_a_queue_is_restored_whatever_epoch_a_copy_of_its_bin_shows(tmp_path, ha
     files.make_folders(["log", "snapshots"])
     queued = {1: [(1, entry(1))], 2: [(1, None), (1, entry(2, 2))], 5: [(1, entry(5))]}
     for epoch in range(6):
-        files.write(frame_name(epoch, 0), Frame("q", 0, epoch, 1, queue=queued.get(epoch, [])).encode())
+        files.write(frame_name(epoch, 0), Frame("q", 0, epoch, 1, queue=queued.get(epoch, []), report=b"{}").encode())
     source = Source(files, "q", 4, HashCount())
     with Store.open(tmp_path / "state") as store, store.begin() as txn:
         restore(source, txn, 5, RestoreRequest({1: 0}, (1,), 0, have))
@@ -52,7 +52,7 @@ def test_a_queue_of_a_workers_earlier_life_is_not_restored(tmp_path, fresh):
     write_manifest(files, Manifest("q", base, other, *np.array([[-1, 0, -1, -1]] * 2), other))
     taken = {2: [(1, None)]} if fresh else {}
     for epoch in range(2, 6):
-        frame = Frame("q", 0, epoch, 1, queue=taken.get(epoch, []), fresh=epoch == fresh)
+        frame = Frame("q", 0, epoch, 1, queue=taken.get(epoch, []), fresh=epoch == fresh, report=b"{}")
         files.write(frame_name(epoch, 0), frame.encode())
     with Store.open(tmp_path / "state") as store, store.begin() as txn:
         restore(source, txn, 5, RestoreRequest({1: 0}, (1,), 0))

@@ -1,7 +1,4 @@
-"""Sealed files: lengths beyond 4 GiB, columns beyond 2 GiB, and what the format before has written."""
-
-import struct
-import zlib
+"""Sealed files: lengths beyond 4 GiB, columns beyond 2 GiB, and files of another format."""
 
 import numpy as np
 import pyarrow as pa
@@ -22,15 +19,8 @@ from impls.store.tables import STATE, bin_key
 NAMES = [bin_key(STATE, 1) + b"key %d" % n for n in range(3)]
 
 
-def of_turn(turn):
-    return Frame("q", 1, 3, 1, names=NAMES, values=[b"one", None, b"three"], turn={"of": turn, "after": {}})
-
-
-def as_before(raw):
-    """A file as format 1 wrote it: its front has a length of 32 bits."""
-    front = front_of(raw)
-    body = raw[front.size :]
-    return struct.pack("<4sHII", raw[:4], 1, zlib.crc32(body), len(body)) + body
+def of_commit(number):
+    return Frame("q", 1, 3, 1, names=NAMES, values=[b"one", None, b"three"], commit={"of": number, "after": {}})
 
 
 @pytest.mark.parametrize("length", [0, (1 << 32) - 1, 1 << 32, 20 << 30])
@@ -39,40 +29,18 @@ def test_a_file_may_be_of_any_length(length):
     assert front_of(front.to_bytes(b"RSLG")) == front
 
 
-def test_files_of_the_format_before_are_read(tmp_path):
-    frame = of_turn(0)
-    assert Frame.decode(as_before(frame.encode()), "x").names == frame.names
-    image = snapshots.image_at_rest(3, NAMES[:1], [stored_value(NAMES[0], b"v")])
-    assert snapshots.decode(as_before(snapshots.encode("q", 1, 3, [image])), "x") == ("q", {3: image})
-
-
-def test_a_segment_goes_on_behind_frames_of_the_format_before(tmp_path):
-    files = Files(str(tmp_path))
-    files.make_folders([frames.FOLDER])
-    old = [as_before(of_turn(turn).encode()) for turn in (0, 1)]
-    files.write(frames.frame_name(3, 1), b"".join(old) + old[0][:-1])  # the last one is torn
-    with Segment(files, 3, 1) as segment:
-        segment.append(of_turn(2).encode())
-    found, _ = frames_of(files.read(frames.frame_name(3, 1)), "x")
-    assert [frame.turn["of"] for frame in found] == [0, 1, 2]
-    damaged = bytearray(b"".join(old))
-    damaged[30] ^= 1
-    with pytest.raises(CorruptStateError, match="the/segment"):
-        frames_of(bytes(damaged), "the/segment")
-
-
-@pytest.mark.parametrize("version", [0, 3])
+@pytest.mark.parametrize("version", [0, 2, 4])
 def test_another_format_is_refused_by_its_number(version):
-    raw = bytearray(of_turn(0).encode())
+    raw = bytearray(of_commit(0).encode())
     raw[4:6] = version.to_bytes(2, "little")
-    with pytest.raises(CorruptStateError, match=f"has format {version}; this version reads format 2"):
+    with pytest.raises(CorruptStateError, match=f"has format {version}; this version reads format 3"):
         Frame.decode(bytes(raw), "x")
 
 
 def streams(tmp_path):
     """Arrow streams of bytes that are stored: of a frame, of results, of snapshots of many equal entries and of few."""
     yield from_bytes(Results(np.zeros(1, np.int32), [b"k"], [b"v"]).to_bytes())
-    raw = of_turn(0).encode()
+    raw = of_commit(0).encode()
     at = raw.index(b"\xff\xff\xff\xff", front_of(raw).size)  # an Arrow stream begins so
     yield from_bytes(raw[at:])
     for number in (2, 2000):
@@ -97,5 +65,5 @@ def test_a_frame_that_the_system_takes_in_pieces_is_whole(tmp_path, monkeypatch)
     files.make_folders([frames.FOLDER])
     monkeypatch.setattr(frames.os, "write", lambda fd, raw: write(fd, raw[:100]))  # at most, as of 2 GiB in one call
     with Segment(files, 3, 1) as segment:
-        segment.append(of_turn(0).encode())
+        segment.append(of_commit(0).encode())
     assert len(frames_of(files.read(frames.frame_name(3, 1)), "x")[0]) == 1

@@ -1,4 +1,4 @@
-"""Segments: the frames of a worker's turns in a tick, a torn one at the end left out, damage before it named."""
+"""Segments: the frames of a worker's commits in an epoch, a torn one at the end left out, damage before it named."""
 
 import numpy as np
 import pytest
@@ -11,8 +11,8 @@ from impls.durability.frame import FOLDER, Frame, Segment, frame_name, frames_of
 from impls.errors import CorruptStateError, StateError
 
 
-def frame(turn, *, epoch=3, worker=1, **changes):
-    return Frame("q", worker, epoch, 1, turn={"of": turn, "after": {"turn": turn + 1}}, **changes)
+def frame(number, *, epoch=3, worker=1, **changes):
+    return Frame("q", worker, epoch, 1, commit={"of": number, "after": {"commits": number + 1}}, **changes)
 
 
 @pytest.fixture
@@ -23,18 +23,18 @@ def files(tmp_path):
 
 
 NAMES = [b"\x01\x00\x01key"]
-RAW = [frame(turn, names=NAMES, values=[b"%d" % turn], results=b"r%d" % turn).encode() for turn in range(3)]
+RAW = [frame(number, names=NAMES, values=[b"%d" % number], results=b"r%d" % number).encode() for number in range(3)]
 
 
-def turns(frames):
-    return [one.turn["of"] for one in frames]
+def commits(frames):
+    return [one.commit["of"] for one in frames]
 
 
 @given(st.integers(0, len(b"".join(RAW))))
 def test_a_torn_tail_is_left_out_wherever_it_is_torn(cut):
     whole, ends = b"".join(RAW)[:cut], [sum(map(len, RAW[: n + 1])) for n in range(3)]
     frames, size = frames_of(whole, "here")
-    assert turns(frames) == [turn for turn, end in enumerate(ends) if end <= cut]
+    assert commits(frames) == [number for number, end in enumerate(ends) if end <= cut]
     assert size == max([end for end in ends if end <= cut], default=0)
 
 
@@ -54,7 +54,7 @@ def test_damage_of_the_last_frame_is_named_or_taken_for_a_torn_tail(at):
         frames, _ = frames_of(bytes(raw), "the/segment")
     except CorruptStateError:
         return
-    assert turns(frames) == [0, 1]
+    assert commits(frames) == [0, 1]
 
 
 def test_a_segment_goes_on_behind_its_last_whole_frame(files):
@@ -65,7 +65,7 @@ def test_a_segment_goes_on_behind_its_last_whole_frame(files):
     with open(path, "ab") as file:  # noqa: PTH123 - a path of files
         file.write(RAW[2][:-5])
     with Segment(files, 3, 1) as segment:
-        assert turns(segment.frames) == [0, 1]
+        assert commits(segment.frames) == [0, 1]
         segment.append(RAW[2])
     assert files.read(frame_name(3, 1)) == b"".join(RAW)
 
@@ -89,10 +89,10 @@ def test_a_full_disk_leaves_the_segment_as_it_was(files, monkeypatch):
 
 def test_the_last_segment_is_the_newest_of_three_ticks(files):
     assert last_segment(files, 1, 3) == []
-    for epoch, turn in ((2, 5), (3, 0), (3, 1)):
+    for epoch, number in ((2, 5), (3, 0), (3, 1)):
         with Segment(files, epoch, 1) as segment:
-            segment.append(frame(turn, epoch=epoch).encode())
-    assert [(found.epoch, found.turn["of"]) for found in last_segment(files, 1, 3)] == [(3, 0), (3, 1)]
+            segment.append(frame(number, epoch=epoch).encode())
+    assert [(found.epoch, found.commit["of"]) for found in last_segment(files, 1, 3)] == [(3, 0), (3, 1)]
     with Segment(files, 4, 1) as segment:
         segment.append(frame(0, epoch=4).encode())
     assert [found.epoch for found in last_segment(files, 1, 3)] == [4]
@@ -108,4 +108,4 @@ def test_merged_frames_say_all_in_their_order():
     both = merged([first, second])
     assert (both.fresh, both.pulls, both.names, both.values) == (True, [(1, 0)], [b"a", b"a"], [b"1", None])
     assert (both.codes.tolist(), both.counts.tolist(), both.queue) == ([7, 7], [1, 2], [(2, b"x"), (2, None)])
-    assert both.turn == second.turn
+    assert both.commit == second.commit

@@ -10,7 +10,7 @@ from impls.protocol.report import CacheUse, EventTimes, Moves, Pipelines, Queues
 FULL = Report(
     3, attempt=1, repeated=True, recovered="missing", records=7, results=5, refused=2, rates=([1, 2], [3, 4]),
     sizes=([1], [40]), lmdb_bytes=4096, outbox_bytes=99, done_us=1_700_000_000_000_000, negative=1, pid=77,
-    ms={"open": 0.5}, turns=3, breakdown={"wait": 1.5},
+    ms={"open": 0.5}, commits=3, breakdown={"wait": 1.5},
     host="10.0.0.2", server="grpc+tcp://10.0.0.2:7001",
     queues=Queues(([4], [2]), 200), moves=Moves([1], [10], 40, 1, [["b", 40, 1.5]], [[2, "gone"]]),
     replication=Replication([[5, 8]], 60, 2),

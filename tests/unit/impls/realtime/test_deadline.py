@@ -16,7 +16,7 @@ from impls.protocol.report import Report
 from impls.protocol.session import Alive, Due, Ended, Hello, Marks, Tick
 from impls.realtime.executor import RealTimeExecutor
 from impls.realtime.link import Event
-from impls.realtime.worker import TurnWorker
+from impls.realtime.worker import RealTimeWorker
 from impls.worker.query import QuerySpec
 from impls.worker.sinks import Nowhere
 
@@ -74,10 +74,10 @@ def test_a_worker_says_that_it_goes_on_while_it_creates_and_rebuilds_bins(tmp_pa
     clock = set_clock(monkeypatch, "impls.realtime.flow")
     files = Files(str(tmp_path / "checkpoint"))
     files.make_folders(["log", "snapshots"])
-    spec = QuerySpec("q", BINS, Slow(clock=clock), Nowhere(), str(tmp_path / "state"), files, turns=True)
+    spec = QuerySpec("q", BINS, Slow(clock=clock), Nowhere(), str(tmp_path / "state"), files, repeats=True)
     for number, lost in ((0, False), (1, True)):
         said = []
-        worker = TurnWorker(spec, 0, batch=0, say=said.append)
+        worker = RealTimeWorker(spec, 0, batch=0, say=said.append)
         if lost:
             (tmp_path / "state" / "worker-0000" / "data.mdb").unlink()
         worker.hear(Tick(EpochOrder(WrittenPlan(number, 1, 1, ORDER.written.plan), first=number == 0)))

@@ -15,7 +15,7 @@ from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.protocol.session import Due, Ended, Hello, Marks, Tick
 from impls.realtime.blobs import Blob
-from impls.realtime.worker import TurnWorker
+from impls.realtime.worker import RealTimeWorker
 from impls.worker.query import QuerySpec
 
 DISORDER = 5
@@ -48,8 +48,8 @@ class Running:
         files = Files(str(folder / "checkpoint"))
         files.make_folders([FOLDER])
         self.said, self._tick, self._numbers = [], -1, {}
-        spec = QuerySpec("q", 3, Closing(), Unsent(), str(folder / "state"), files, turns=True)
-        self.worker = TurnWorker(spec, 0, batch=0, say=self.said.append)
+        spec = QuerySpec("q", 3, Closing(), Unsent(), str(folder / "state"), files, repeats=True)
+        self.worker = RealTimeWorker(spec, 0, batch=0, say=self.said.append)
 
     def tick(self, watermark=None):
         """Runs one more tick to its end, and returns the time of the earliest timer then."""

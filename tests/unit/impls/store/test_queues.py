@@ -11,7 +11,7 @@ from impls.store.queues import QueueIndex
 from impls.store.records import add_to_queues, put_queued, stored_queues
 from impls.store.tables import QUEUE, bin_key
 
-NOT_AS_LEFT = "queues are not as the last turn left them"
+NOT_AS_LEFT = "queues are not as the last commit left them"
 
 
 def records(bins, first=0):

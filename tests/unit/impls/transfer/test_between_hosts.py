@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hosts import A, B, HostWorkers, until
 
+from impls.durability.frame import frame_name
 from impls.errors import StateError
 from impls.operators import DenseCount
 from impls.protocol.plan import Pull
@@ -129,12 +130,14 @@ def test_a_source_that_is_ahead_ends_the_attempt(tmp_path):
     order = workers.order(moves_of(workers, 1, 0))
     workers.epochs(2)
     shutil.rmtree(workers.environment(1))
+    for epoch in range(order.written.epoch, workers.number + 1):  # else it would answer as before
+        workers.files.delete([frame_name(epoch, 1)])
     with pytest.raises(StateError, match=r"Worker 0 on 127.0.0.2 is to hand over bins .* this attempt is outdated"):
         run_epoch(workers.task(replace(order, fresh=(1,)), 1), [])
 
 
 def test_a_map_that_is_full_in_the_middle_of_a_pull_starts_it_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("impls.worker.attempts.MAP_BYTES", 1 << 18)
+    monkeypatch.setattr("impls.worker.worker.MAP_BYTES", 1 << 18)
     workers = HostWorkers(tmp_path, keys=300_000, operator=DenseCount(300_000))
     workers.until_served()
     workers.epoch(moves_of(workers, 2, 1))

@@ -13,7 +13,7 @@ from impls.operators import DenseCount, HashCount
 from impls.protocol.plan import Pull
 from impls.store.environment import Store
 from impls.store.tables import SIZE, bin_key
-from impls.worker import attempts
+from impls.worker import worker as working
 
 OPERATORS = [HashCount(), HashCount(preload=1000), DenseCount(2000)]
 
@@ -195,7 +195,7 @@ def test_a_damaged_checkpoint_file_is_named_and_no_state_is_made_up(workers, fol
         else:
             raw[4] = 9
         file.write_bytes(raw)
-    says = {"deleted": "is missing", "another format": "has format 9"}.get(damage, "torn or damaged")
+    says = {"deleted": "is missing", "another format": "has format 9"}.get(damage, "torn or damaged|is cut off")
     with pytest.raises(StateError, match=f"/{folder}/.*{says}"):
         workers.epoch()
     workers.number -= 1
@@ -271,12 +271,12 @@ def test_a_rebuild_begins_with_a_map_that_takes_what_the_checkpoint_has(tmp_path
     workers = Workers(tmp_path, keys=20_000, replay_epochs=10)
     for _ in range(15):
         workers.epoch(records=5000)
-    monkeypatch.setattr(attempts, "MAP_BYTES", 64 << 10)
+    monkeypatch.setattr(working, "MAP_BYTES", 64 << 10)
     workers.lose(1)
-    begun, begin = [], attempts.WorkerCore.begin
-    monkeypatch.setattr(attempts.WorkerCore, "begin", lambda core: begun.append(core.worker) or begin(core))
+    opened, open_ = [], working.Worker._opened
+    monkeypatch.setattr(working.Worker, "_opened", lambda one: opened.append(one._number) or open_(one))
     assert recovered(workers.epoch(records=10)) == {1: "missing"}
-    assert begun == [0, 1, 2]
+    assert opened == [0, 1, 2]
     workers.check()
 
 

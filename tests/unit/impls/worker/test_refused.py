@@ -20,7 +20,7 @@ from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.protocol.report import Report
 from impls.protocol.session import Ended, Marks, Tick
 from impls.realtime.blobs import Blob
-from impls.realtime.worker import TurnWorker
+from impls.realtime.worker import RealTimeWorker
 from impls.worker import opening
 from impls.worker.applying import Applying
 from impls.worker.attempts import run_epoch
@@ -100,7 +100,7 @@ class Turns:
 
     def __init__(self, spec):
         self.said = []
-        self.worker = TurnWorker(replace(spec, turns=True), 0, batch=0, say=self.said.append)
+        self.worker = RealTimeWorker(replace(spec, repeats=True), 0, batch=0, say=self.said.append)
 
     def run(self, records):
         try:

@@ -19,7 +19,7 @@ from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
 from impls.protocol.report import Report
 from impls.protocol.session import Ended, Marks, Tick
 from impls.realtime.blobs import Blob
-from impls.realtime.worker import TurnWorker
+from impls.realtime.worker import RealTimeWorker
 from impls.store.bins import read_size, stored_items, verify_bin
 from impls.store.entries import stored_value
 from impls.store.environment import Store, store_path
@@ -99,10 +99,10 @@ class Turning:
     def __init__(self, folder):
         files = Files(str(folder / "checkpoint"))
         files.make_folders(["log", "snapshots"])
-        self.spec = QuerySpec("q", 4, HashCount(), Nowhere(), str(folder / "state"), files, turns=True)
+        self.spec = QuerySpec("q", 4, HashCount(), Nowhere(), str(folder / "state"), files, repeats=True)
         self.said, self.routing = ([], []), np.array([0, 0, 1, 1], np.int32)
         self._offset = self._blobs = 0
-        self.workers = [TurnWorker(self.spec, w, batch=0, say=self.said[w].append) for w in (0, 1)]
+        self.workers = [RealTimeWorker(self.spec, w, batch=0, say=self.said[w].append) for w in (0, 1)]
 
     def records(self, number, keys):
         """Sends records of keys 0 to `keys` - 1 in a tick."""
@@ -224,7 +224,7 @@ def test_a_full_map_of_a_rebuilt_environment_is_not_taken_for_a_damaged_replica(
     workers = replicated(tmp_path, operator=HashCount(preload=50_000))
     bins = [bin_ for bin_ in range(BINS) if workers.location[bin_] == 1]
     workers.lose(1)
-    monkeypatch.setattr(impls.worker.attempts, "MAP_BYTES", SMALL)
+    monkeypatch.setattr(impls.worker.worker, "MAP_BYTES", SMALL)
     copied = []
     real = impls.worker.opening.copy_replicas
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""A worker's environment between turns: what a task that was overtaken may still do, and what a batch brings again."""
+"""A worker's environment between commits: what an overtaken task may still do, and what a batch brings again."""
 
 from dataclasses import replace
 
@@ -9,27 +9,24 @@ from impls.durability.frame import frames_of
 from impls.durability.restore import RestoreRequest, restore
 from impls.errors import StateError
 from impls.operators import DenseCount
-from impls.protocol.jsontext import to_text
 from impls.protocol.session import Tick
-from impls.realtime.environment import TurnEnvironment
-from impls.realtime.worker import TurnWorker
-from impls.store.checked import put_checked
+from impls.realtime.worker import RealTimeWorker
 from impls.store.entries import BLOCK_BYTES, SLOTS
 from impls.store.environment import Store, set_aside, store_path
 from impls.store.queues import QueueIndex
 from impls.store.records import Results, put_queued, to_bytes
-from impls.worker.turnstate import _TOLD, _TURN
+from impls.worker.environment import Environment
 
 
-def turn(env, queue=(), ended="", report=""):
-    """Commits a turn that queues records, may tell what must outlive the task, and may end its tick."""
+def commit(env, queue=(), ended=b"", report=""):
+    """Commits what queues records, may report what must outlive the task, and may end the epoch."""
     txn = env.begin()
     for bin_, entry in queue:
         put_queued(txn, bin_, entry)
     frame = env.frame(queue=list(queue))
     report = report or env.state.report
-    after = replace(env.state, turn=env.state.turn + 1, ended=ended, report=report)
-    raw = env.commit(txn, frame, Results.none(), after)
+    after = replace(env.state, commits=env.state.commits + 1, report=report)
+    raw = env.commit(txn, frame, Results.none(), after, report=ended)
     return frame, raw
 
 
@@ -48,10 +45,10 @@ def entry(env, offset):
 
 
 def test_a_task_whose_environment_was_set_aside_writes_nothing_more(task):
-    env = TurnEnvironment(task, batch=0)
-    frame, raw = turn(env)
+    env = Environment(task, batch=0)
+    frame, raw = commit(env)
     env.log(frame.epoch, raw)
-    frame, raw = turn(env)
+    frame, raw = commit(env)
     set_aside(store_path(task.state_dir, 0))
     with pytest.raises(StateError, match="Another task has taken over the state"):
         env.log(frame.epoch, raw)
@@ -59,63 +56,47 @@ def test_a_task_whose_environment_was_set_aside_writes_nothing_more(task):
 
 
 @pytest.mark.parametrize(("batch", "resumed", "left"), [(0, False, {}), (0, True, {1: 1}), (1, False, {1: 1})])
-def test_what_the_tick_has_queued_is_given_up_when_its_batch_comes_again_alone(task, batch, resumed, left):
-    env = TurnEnvironment(task, batch=0)
-    frame, raw = turn(env, [entry(env, 7)])
+def test_what_the_epoch_has_queued_is_given_up_when_its_batch_comes_again_alone(task, batch, resumed, left):
+    env = Environment(task, batch=0)
+    frame, raw = commit(env, [entry(env, 7)])
     env.log(frame.epoch, raw)
     env.close()
-    env = TurnEnvironment(task, batch=batch, resumed=resumed)
+    env = Environment(task, batch=batch, resumed=resumed)
     assert queued(env) == left
     env.close()
 
 
-def test_a_turn_that_was_not_logged_is_logged_when_its_environment_is_opened_again(task):
-    env = TurnEnvironment(task, batch=0)
-    _, raw = turn(env)
+def test_a_commit_that_was_not_logged_is_logged_when_its_environment_is_opened_again(task):
+    env = Environment(task, batch=0)
+    _, raw = commit(env)
     env.close()
-    TurnEnvironment(task, batch=1).close()
+    Environment(task, batch=1).close()
     assert task.spec.files.read("log/0000000000-00000") == raw
 
 
 @pytest.mark.parametrize("rebuilt", [False, True])
-def test_what_a_tick_has_told_is_in_the_frames_that_add_to_it_and_comes_back_whole(task, rebuilt):
-    env, told = TurnEnvironment(task, batch=0), '{"worker": 0, "text": "%s"}'
+def test_the_report_so_far_is_in_the_frames_that_add_to_it_and_comes_back_whole(task, rebuilt):
+    env, text_of = Environment(task, batch=0), '{"worker": 0, "text": "%s"}'
     lengths = []
-    for text in (told % "a", "", told % ("a" * 10_000), "", ""):
-        frame, raw = turn(env, report=text)
+    for text in (text_of % "a", "", text_of % ("a" * 10_000), "", ""):
+        frame, raw = commit(env, report=text)
         env.log(frame.epoch, raw)
         lengths.append(len(raw))
     env.close()
     assert max(lengths[:2] + lengths[3:]) < 1_000 < lengths[2]
     if rebuilt:
         set_aside(store_path(task.state_dir, 0))
-    env = TurnEnvironment(task, batch=0)
-    assert (env.state.turn, env.state.report) == (5, told % ("a" * 10_000))
-    env.close()
-
-
-def test_what_a_tick_had_told_in_the_form_of_older_versions_is_kept_by_the_next_turn(task):
-    """They had it in the state of every turn."""
-    env = TurnEnvironment(task, batch=0)
-    turn(env, report="told")
-    txn = env.begin()
-    put_checked(txn, _TURN, to_text(env.state.to_json()))
-    txn.delete(_TOLD)
-    txn.commit()
-    for _ in range(2):
-        env.close()
-        env = TurnEnvironment(task, batch=0)
-        assert env.state.report == "told"
-        turn(env)
+    env = Environment(task, batch=0)
+    assert (env.state.commits, env.state.report) == (5, text_of % ("a" * 10_000))
     env.close()
 
 
 @pytest.mark.parametrize("cut", [1, 0])
-def test_a_segment_of_an_ended_tick_that_is_cut_off_restores_nothing(task, tmp_path, cut):
+def test_a_segment_of_an_ended_epoch_that_is_cut_off_restores_nothing(task, tmp_path, cut):
     """Cut inside its last frame, or behind the one before, it looks like that of a worker that has died."""
-    env = TurnEnvironment(task, batch=0)
-    for ended in ("", '{"worker": 0}'):
-        env.log(0, turn(env, ended=ended)[1])
+    env = Environment(task, batch=0)
+    for ended in (b"", b'{"worker": 0}'):
+        env.log(0, commit(env, ended=ended)[1])
     env.close()
     segment = tmp_path / "checkpoint" / "log" / "0000000000-00000"
     raw = segment.read_bytes()
@@ -126,16 +107,16 @@ def test_a_segment_of_an_ended_tick_that_is_cut_off_restores_nothing(task, tmp_p
     with Store.open(tmp_path / "other") as store, store.begin() as txn:
         with pytest.raises(StateError, match="0000000000-00000 is cut off"):
             restore(whole, txn, 0, RestoreRequest({0: 0}, open_from=1))
-        restore(whole, txn, 0, RestoreRequest({0: 0}, open_from=0))  # of the tick under way it may be a crash
+        restore(whole, txn, 0, RestoreRequest({0: 0}, open_from=0))  # of the epoch under way it may be a crash
         segment.write_bytes(raw)
         assert restore(whole, txn, 0, RestoreRequest({1: 0}, open_from=1)).sizes == [(1, 0)]
 
 
 def test_a_map_that_is_too_small_for_the_state_it_is_made_with_is_made_larger(task, monkeypatch):
-    monkeypatch.setattr("impls.realtime.worker.MAP_BYTES", 1 << 20)
+    monkeypatch.setattr("impls.worker.worker.MAP_BYTES", 1 << 20)
     blocks = 400  # of each bin
     spec = replace(task.spec, operator=DenseCount(keys=SLOTS * blocks * task.spec.bins))
-    worker = TurnWorker(spec, 0, batch=0, say=[].append)
+    worker = RealTimeWorker(spec, 0, batch=0, say=[].append)
     worker.hear(Tick(task.order))
     worker.step()
     worker.close()

@@ -14,20 +14,20 @@ from chaos.pages import leaf_nodes
 from impls.durability.frame import frames_in
 from impls.errors import CorruptStateError
 from impls.protocol.report import Report
-from impls.realtime.environment import TurnEnvironment
-from impls.realtime.turn import TurnInput, end_tick, run_turn
 from impls.store.environment import Meta, read_meta, store_path, write_meta
 from impls.store.records import Results, put_queued, to_bytes
 from impls.store.tables import META, OUTBOX, QUEUE, bin_key
+from impls.worker.commit import CommitInput, commit_end, run_commit
+from impls.worker.environment import Environment
 
 HIDING = (0, 1, 6, 7, 12, 15)  # bits of a name
 
 
-def turn(env, **changes):
-    """Commits a turn and logs it; returns its frame, encoded."""
+def commit(env, **changes):
+    """Commits and logs; returns its frame, encoded."""
     txn, frame = env.begin(), env.frame()
     try:
-        raw = env.commit(txn, frame, Results.none(), replace(env.state, turn=env.state.turn + 1, **changes))
+        raw = env.commit(txn, frame, Results.none(), replace(env.state, commits=env.state.commits + 1, **changes))
     except BaseException:
         txn.abort()
         raise
@@ -52,119 +52,119 @@ def flip(task, name, bit):
     overwrite(task, raw)
 
 
-RECORDS = [OUTBOX + name for name in (b"turn", b"told", b"frame")]
+RECORDS = [OUTBOX + name for name in (b"state", b"so-far", b"commit")]
 
 
 @pytest.mark.parametrize("name", RECORDS)
 @pytest.mark.parametrize("bit", HIDING)
-def test_a_record_of_the_last_turn_that_is_hidden_is_missed_when_the_environment_is_opened(task, name, bit):
-    env = TurnEnvironment(task, batch=0)
-    turn(env, report='{"worker": 0}')
-    turn(env)
+def test_an_item_of_the_last_commit_that_is_hidden_is_missed_when_the_environment_is_opened(task, name, bit):
+    env = Environment(task, batch=0)
+    commit(env, report='{"worker": 0}')
+    commit(env)
     flip(task, name, bit)
     env.close()
     with pytest.raises(CorruptStateError):
-        TurnEnvironment(task, batch=0)
+        Environment(task, batch=0)
 
 
 @pytest.mark.parametrize("name", RECORDS)
 @pytest.mark.parametrize("bit", HIDING)
-def test_no_turn_writes_a_second_record_beside_one_that_is_hidden(task, name, bit):
-    env = TurnEnvironment(task, batch=0)
-    turn(env, report='{"worker": 0}')
+def test_no_commit_writes_a_second_item_beside_one_that_is_hidden(task, name, bit):
+    env = Environment(task, batch=0)
+    commit(env, report='{"worker": 0}')
     flip(task, name, bit)
     with pytest.raises(CorruptStateError):
-        turn(env, report='{"worker": 0, "records": 1}')
+        commit(env, report='{"worker": 0, "records": 1}')
     env.close()
 
 
-def test_the_frame_of_an_earlier_turn_is_not_that_of_the_last(task):
-    env = TurnEnvironment(task, batch=0)
-    turn(env)
+def test_the_record_of_an_earlier_commit_is_not_that_of_the_last(task):
+    env = Environment(task, batch=0)
+    commit(env)
     with env.reading(buffers=False) as txn:
-        earlier = txn.get(OUTBOX + b"frame")
-    turn(env)
+        earlier = txn.get(OUTBOX + b"commit")
+    commit(env)
     with env._opened.store.begin() as txn:
-        txn.put(OUTBOX + b"frame", earlier)
+        txn.put(OUTBOX + b"commit", earlier)
     env.close()
-    with pytest.raises(CorruptStateError, match="last turn is not where it was stored"):
-        TurnEnvironment(task, batch=0)
-    assert [frame.turn["of"] for frame in frames_in(task.spec.files, 0, 0)] == [0, 1], "nothing is logged twice"
+    with pytest.raises(CorruptStateError, match="last commit is not where it was stored"):
+        Environment(task, batch=0)
+    assert [frame.commit["of"] for frame in frames_in(task.spec.files, 0, 0)] == [0, 1], "nothing is logged twice"
 
 
 @pytest.mark.parametrize("bit", HIDING)
-def test_a_hidden_report_of_a_tick_is_not_taken_for_none(task, bit):
-    env = TurnEnvironment(task, batch=0)
-    end_tick(env, task, Report(0), ())
-    assert env.stored_report(0)[0] is not None
+def test_a_hidden_report_of_an_epoch_is_not_taken_for_none(task, bit):
+    env = Environment(task, batch=0)
+    commit_end(env, task, Report(0), ())
+    assert env.ended_report(0) is not None
     flip(task, OUTBOX + b"report", bit)
     with pytest.raises(CorruptStateError):
-        env.stored_report(0)
+        env.ended_report(0)
     env.close()
 
 
 def queue_records(env, bin_=1):
-    """Queues a record of a bin in a turn of its own; returns the name of the item."""
+    """Queues a record of a bin with a commit of its own; returns the name of the item."""
     columns = {"bin": pa.array([bin_], pa.int32()), "partition": pa.array([0], pa.int32())}
     columns |= {"offset": pa.array([5], pa.int64()), "key": pa.array([7], pa.int64())}
     entry = env.state.number.to_bytes(6, "big") + (1).to_bytes(4, "little") + to_bytes(pa.table(columns))
     txn = env.begin()
     put_queued(txn, bin_, entry)
     frame = env.frame(queue=[(bin_, entry)])
-    env.log(0, env.commit(txn, frame, Results.none(), replace(env.state, turn=env.state.turn + 1)))
+    env.log(0, env.commit(txn, frame, Results.none(), replace(env.state, commits=env.state.commits + 1)))
     env.queues = env.queues.after(frame.queue)
     return bin_key(QUEUE, bin_) + entry[:6]
 
 
 @pytest.mark.parametrize("bit", [1, 2, 6, 7])
-def test_a_queue_that_is_hidden_when_an_environment_is_opened_or_in_a_turn_is_missed(task, bit):
+def test_a_queue_that_is_hidden_when_an_environment_is_opened_or_by_a_commit_is_missed(task, bit):
     """The damaged name is one of another table, in which nobody looks for queues."""
-    env = TurnEnvironment(task, batch=0)
+    env = Environment(task, batch=0)
     name = queue_records(env)
     env.close()
-    env = TurnEnvironment(task, batch=1)
+    env = Environment(task, batch=1)
     assert env.queues.lengths.keys() == {1}
     flip(task, name, bit)
-    with pytest.raises(CorruptStateError, match="queues are not as the last turn left them"):
-        run_turn(env, task, TurnInput((), blocked={1}), Report(0))
+    with pytest.raises(CorruptStateError, match="queues are not as the last commit left them"):
+        run_commit(env, task, CommitInput(None, blocked={1}), Report(0))
     env.close()
     with pytest.raises(CorruptStateError):
-        TurnEnvironment(task, batch=1)
+        Environment(task, batch=1)
 
 
 @pytest.mark.parametrize("damaged", range(4))
-def test_any_bit_of_the_name_of_what_waits_is_missed_by_the_next_turn(task, damaged):
-    env = TurnEnvironment(task, batch=0)
+def test_any_bit_of_the_name_of_what_waits_is_missed_by_the_next_commit(task, damaged):
+    env = Environment(task, batch=0)
     name = [queue_records(env, bin_) for bin_ in (1, 2, 1, 2)][damaged]
     before = (store_path(task.spec.state_dir, 0) / "data.mdb").read_bytes()
     for bit in range(8 * len(name)):
         flip(task, name, bit)
         with pytest.raises(CorruptStateError):
-            run_turn(env, task, TurnInput((), blocked={1, 2}), Report(0))
+            run_commit(env, task, CommitInput(None, blocked={1, 2}), Report(0))
         overwrite(task, before)
-    run_turn(env, task, TurnInput((), blocked={1, 2}), Report(0))
+    run_commit(env, task, CommitInput(None, blocked={1, 2}), Report(0))
     env.close()
 
 
-def test_records_that_are_damaged_while_they_wait_are_missed_by_the_turn_that_applies_them(task):
-    env = TurnEnvironment(task, batch=0)
+def test_records_that_are_damaged_while_they_wait_are_missed_by_the_commit_that_applies_them(task):
+    env = Environment(task, batch=0)
     name = queue_records(env)
     with env.reading(buffers=False) as txn:
         stored = txn.get(name)
     raw = (store_path(task.spec.state_dir, 0) / "data.mdb").read_bytes()
     overwrite(task, raw.replace(stored, stored[:-1] + bytes([stored[-1] ^ 1])))
-    run_turn(env, task, TurnInput((), blocked={1}), Report(0))
+    run_commit(env, task, CommitInput(None, blocked={1}), Report(0))
     before = env.state
     with pytest.raises(CorruptStateError, match="its checksum does not match"):
-        run_turn(env, task, TurnInput(()), Report(0))
+        run_commit(env, task, CommitInput(None), Report(0))
     assert env.state == before
     assert env.queues.lengths.keys() == {1}
     env.close()
 
 
-def test_what_a_turn_logs_after_a_damaged_environment_was_rebuilt_for_a_larger_map_is_read(task):
-    env = TurnEnvironment(task, batch=0)
-    turn(env)
+def test_what_a_commit_logs_after_a_damaged_environment_was_rebuilt_for_a_larger_map_is_read(task):
+    env = Environment(task, batch=0)
+    commit(env)
     with env._opened.store.begin() as txn:
         write_meta(txn, Meta.new("q", 0, read_meta(txn).epoch, 1))
         stored = bytearray(txn.get(META))
@@ -172,6 +172,6 @@ def test_what_a_turn_logs_after_a_damaged_environment_was_rebuilt_for_a_larger_m
         txn.put(META, bytes(stored))
     env.grow()
     assert env.report.recovered.startswith("damaged")
-    turn(env)
+    commit(env)
     env.close()
-    assert [frame.turn["of"] for frame in frames_in(task.spec.files, 0, 0)] == [0, 1]
+    assert [frame.commit["of"] for frame in frames_in(task.spec.files, 0, 0)] == [0, 1]

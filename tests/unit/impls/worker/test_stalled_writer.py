@@ -11,11 +11,11 @@ from impls.durability.files import Files
 from impls.durability.restore import RestoreRequest, restore
 from impls.errors import StateError
 from impls.protocol.session import Marks, Tick
-from impls.realtime.environment import TurnEnvironment
-from impls.realtime.worker import TurnWorker
+from impls.realtime.worker import RealTimeWorker
 from impls.store import lock
 from impls.store.environment import Store
 from impls.store.state import BinState
+from impls.worker.environment import Environment
 
 ALONE = np.zeros(4, np.int32)
 
@@ -30,7 +30,7 @@ def taken_over(tmp_path, monkeypatch):
     spec = replace(world.spec, files=files)
 
     def worker(generation):
-        one = TurnWorker(spec, 0, batch=0, say=lambda _: None)
+        one = RealTimeWorker(spec, 0, batch=0, say=lambda _: None)
         first = order(0, ALONE)
         one.hear(Tick(replace(first, generation=generation, elsewhere=())))
         return one
@@ -75,14 +75,14 @@ def stalls_before_its_write(patch, take_over):
 
 
 def stalls_before_it_sends(patch, take_over):
-    plain = TurnEnvironment.send
+    plain = Environment.send
 
     def send(env, frame, results):
-        patch.setattr(TurnEnvironment, "send", plain)
+        patch.setattr(Environment, "send", plain)
         take_over()
         plain(env, frame, results)
 
-    patch.setattr(TurnEnvironment, "send", send)
+    patch.setattr(Environment, "send", send)
 
 
 @pytest.mark.parametrize("stall", [stalls_in_the_folders_fsync, stalls_before_its_write, stalls_before_it_sends])
