@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 import impls
-from impls.operators import EventTime, KeyedProcess, ResultMap, TimedPipeline
+from impls.operators import EventTime, KeyedProcess, Pipeline, ResultMap
 from rescale_bench.playground import Playground, run, say
 
 CARDS = 100
@@ -65,7 +65,7 @@ def main(here: Playground) -> None:
     )
     with impls.stream(
         parsed.select("r.*", "partition", "offset"), key="card",
-        operator=TimedPipeline((rule(large),), Spending()), results=impls.Output(here.kafka, alerts, 4),
+        operator=Pipeline((rule(large),), Spending()), results=impls.Output(here.kafka, alerts, 4),
         state_dir=here.folder / "state", checkpoint=here.folder / "checkpoint", workers=2, bins=64,
     ) as query:  # fmt: skip
         here.send(payments, paid(1, "Rome"), by="card")

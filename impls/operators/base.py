@@ -1,16 +1,18 @@
 """The interface of a keyed stateful operator."""
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from impls.protocol.eventtime import EventTime
+from impls.protocol.eventtime import EpochClock, EventTime, Partial
 from impls.store.hashing import bin_sql
-from impls.store.records import Results
+from impls.store.records import Results, oldest_first
 from impls.store.state import BinState
 
 
@@ -23,17 +25,49 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+@dataclass(frozen=True)
+class Input:
+    """What the bins of a worker get at once: in one commit, or in an earlier one in which their state had not come.
+
+    Attributes:
+        bins: those that get it, bool of shape (B,).
+        watermark: of the epoch, None without event time, and before there is one.
+        records: columns bin int32, partition int64, offset int64, time int64 (µs, null without a time column), key
+            (int64 or binary) and `Operator.columns`; sorted by (partition, offset). None for none.
+        merged: partials that are complete, for the bins of their keys.
+        clock: the times of the epoch, None where the event time of the operator has no clock.
+    """
+
+    bins: NDArray[np.bool_]
+    watermark: int | None
+    records: pa.Table | None = None
+    merged: Sequence[Partial] = ()
+    clock: EpochClock | None = None
+
+
+@dataclass
+class Effects:
+    """What a run of an operator leaves beside the state: results, partials, late records and timers fired."""
+
+    results: Results = field(default_factory=Results.none)
+    partials: list[Partial] = field(default_factory=list)
+    late: int = 0
+    fired: int = 0
+
+
 class Operator(ABC):
-    """create() is called once per bin when its state is made, then apply() once per worker and epoch with its records.
+    """create() is called once per bin when its state is made, then run() with each commit of its worker.
 
     Contract: deterministic (no clock, no randomness, no iteration over unordered sets), touches only the bins and keys
     of the records given, keeps nothing between calls. Any attempt of an epoch on any host then computes the same.
 
     Attributes:
-        key_type: how the key reaches `apply`: "binary", or "long" for 64-bit integers.
-        columns: further columns of the input that `apply` reads.
+        key_type: how the key reaches `run`: "binary", or "long" for 64-bit integers.
+        columns: further columns of the input that `run` reads.
         has_entries: its state is entries, whose values another version of it may turn.
         reads_ranges: it reads entries by ranges of their keys, as a store does that keeps them in order.
+        processing: timers go by the time at which the epoch was planned, ms, not by the watermark, and no record is
+            late; the event time must have a clock.
         event_time: the column of the event time and what is known of it, for operators with timers, windows or values
             over all bins (`impls.operators.timed`); None for operators without event time, which then cost nothing
             extra.
@@ -47,6 +81,7 @@ class Operator(ABC):
     has_entries: ClassVar[bool] = True
     reads_ranges: bool = False
     event_time: EventTime | None = None
+    processing: bool = False
     output_schema: str | None = None
 
     def bin_sql(self, key: str, bins: int) -> str:
@@ -92,12 +127,33 @@ class Operator(ABC):
         value = function(source.load(raw))
         return None if value is None else self.dump(value)
 
+    def merge(self, values: list[Any]) -> list[Any]:
+        """Returns what remains of the values of partials of equal time and key, in order; by default all of them.
+
+        Called on any part of them in any order, on results of itself too: it must be associative and commutative.
+        """
+        return sorted(values, key=json.dumps)
+
     @abstractmethod
-    def apply(self, records: pa.Table, state: BinState) -> Results:
-        """Applies records and returns the results.
+    def run(self, state: BinState, inputs: Sequence[Input]) -> Effects:
+        """Runs inputs, oldest first, on the state of bins that are here, and returns the effects.
 
         Args:
-            records: columns bin int32, partition int64, offset int64, time int64 (µs, null without a time column),
-                key (int64 or binary) and `columns`; sorted by (partition, offset).
             state: the state of the worker's bins.
+            inputs: one at least; all but the last are of earlier commits.
         """
+
+
+class RecordOperator(Operator):
+    """An operator without event time: apply() is called with all records of a commit, if there are any."""
+
+    @abstractmethod
+    def apply(self, records: pa.Table, state: BinState) -> Results:
+        """Applies records, as in `Input`, to the state of the worker's bins, and returns the results."""
+
+    def run(self, state: BinState, inputs: Sequence[Input]) -> Effects:
+        """Applies the records of all inputs, those of the oldest first."""
+        tables = [one.records for one in inputs if one.records is not None and len(one.records)]
+        if not tables:
+            return Effects()
+        return Effects(self.apply(tables[0] if len(tables) == 1 else oldest_first(tables), state))

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from impls.errors import UsageError
-from impls.operators.base import Operator
+from impls.operators.base import RecordOperator
 from impls.store.hashing import bin_of_hash, hash_int64
 from impls.store.records import Results
 from impls.store.state import BinState
@@ -62,7 +62,7 @@ def _eight_bytes(values: NDArray[np.int64], order: str) -> list[bytes]:
 
 
 @dataclass(frozen=True)
-class DenseCount(Operator):
+class DenseCount(RecordOperator):
     """Counts keys 0..keys-1 in an array per bin; a bin is a contiguous range of keys."""
 
     keys: int
@@ -97,7 +97,7 @@ class DenseCount(Operator):
         state.create_dense(bin_, self.per_bin(bins))
 
     def apply(self, records: pa.Table, state: BinState) -> Results:
-        """Counts the records; see `Operator.apply`."""
+        """Counts the records; see `RecordOperator`."""
         if self.cost_us:
             pay(len(records), self.cost_us, self.cost)
         keys, bins = records.column("key").to_numpy(), records.column("bin").to_numpy()
@@ -117,7 +117,7 @@ def _keys_by_bin(keys: int, bins: int) -> tuple[NDArray[np.int64], NDArray[np.in
 
 
 @dataclass(frozen=True)
-class HashCount(Operator):
+class HashCount(RecordOperator):
     """Counts any 64-bit integer keys in an entry per key; `preload` keys 0..preload-1 start with an entry of 0.
 
     An entry is the count and `value_bytes` bytes that follow from the key, so that state per key can be swept (1, 10
@@ -145,7 +145,7 @@ class HashCount(Operator):
             state.create_entries(bin_, ((name, bytes(8) + padding(name, self.value_bytes)) for name in names))
 
     def apply(self, records: pa.Table, state: BinState) -> Results:
-        """Counts the records; see `Operator.apply`."""
+        """Counts the records; see `RecordOperator`."""
         _keys_by_bin.cache_clear()  # 8 bytes a key, which only the creation of bins needs
         if self.cost_us:
             pay(len(records), self.cost_us, self.cost)

@@ -1,7 +1,7 @@
 """A pipeline: steps, a keyed operator, steps. It is an operator itself, and one version of what a query does."""
 
 import pickle
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -11,11 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from impls.errors import UsageError
-from impls.operators.base import Operator
+from impls.operators.base import Effects, Input, Operator
 from impls.operators.blame import Together
 from impls.operators.steps import Step
-from impls.operators.timed import TimedOperator, Turn, Turned
-from impls.store.keyed import Keyed
 from impls.store.records import Results
 from impls.store.state import BinState
 
@@ -45,8 +43,8 @@ def contents_of(raw: bytes) -> Contents:
 
 
 @dataclass(frozen=True)
-class _Piped:
-    """What both kinds of pipeline do with their steps, and leave to their operator."""
+class Pipeline(Operator):
+    """Steps around an operator; what they leave out of its records counts for the watermark all the same."""
 
     steps: tuple[Step, ...]
     inner: Operator
@@ -58,9 +56,8 @@ class _Piped:
             raise UsageError(f"Two steps of the pipeline have the name {twice[0]!r}.")
         read = dict.fromkeys([*self.inner.columns, *(column for step in self.steps for column in step.columns)])
         object.__setattr__(self, "columns", tuple(read))
-        object.__setattr__(self, "key_type", self.inner.key_type)
-        object.__setattr__(self, "output_schema", self.inner.output_schema)
-        object.__setattr__(self, "reads_ranges", self.inner.reads_ranges)
+        for name in ("key_type", "output_schema", "reads_ranges", "event_time", "processing"):
+            object.__setattr__(self, name, getattr(self.inner, name))
 
     @property
     def keyed(self) -> Operator:
@@ -95,60 +92,32 @@ class _Piped:
                 results = step.results(results)
         return results
 
+    def merge(self, values: list[Any]) -> list[Any]:
+        """Merges partials as the operator does."""
+        return self.inner.merge(values)
 
-@dataclass(frozen=True)
-class Pipeline(_Piped, Operator):
-    """Steps around an operator without event time."""
-
-    def apply(self, records: pa.Table, state: BinState) -> Results:
-        """Applies what the steps leave of the records, and returns what they leave of the results."""
-        left = self._before(records, careful=state.careful)
-        return self._after(self.inner.apply(left, state)) if len(left) else Results.none()
-
-
-@dataclass(frozen=True)
-class TimedPipeline(_Piped, TimedOperator):
-    """Steps around an operator with event time; what they leave out counts for the watermark all the same."""
-
-    inner: TimedOperator
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "event_time", self.inner.event_time)
-        object.__setattr__(self, "late", self.inner.late)
-
-    def run(self, state: BinState, turns: Iterable[Turn]) -> Turned:
+    def run(self, state: BinState, inputs: Sequence[Input]) -> Effects:
         """Runs the operator on what the steps leave of the records, and returns what they leave of the results."""
         left, together = [], Together(careful=state.careful)
-        for turn in turns:
+        for one in inputs:
             with together:
-                records = None if turn.records is None else self._before(turn.records, careful=state.careful)
-                left.append(replace(turn, records=records))
+                records = None if one.records is None else self._before(one.records, careful=state.careful)
+                left.append(replace(one, records=records))
         together.check()
-        done = self.inner.run(state, left)
-        return replace(done, results=self._after(done.results))
-
-    def on_records(self, records: pa.Table, keyed: Keyed) -> None:
-        """Calls the operator's."""
-        self.inner.on_records(records, keyed)
-
-    def merge(self, values: list[Any]) -> list[Any]:
-        """Calls the operator's."""
-        return self.inner.merge(values)
+        effects = self.inner.run(state, left)
+        return replace(effects, results=self._after(effects.results))
 
 
 def pipeline_of(steps: Sequence[Step], operator: Operator) -> Operator:
     """Returns the pipeline of an operator, which is the operator itself where there are no steps."""
     if not steps:
         return operator
-    if isinstance(operator, TimedOperator):
-        return TimedPipeline(tuple(steps), operator)
     return Pipeline(tuple(steps), operator)
 
 
 def steps_of(operator: Operator) -> tuple[Step, ...]:
     """Returns the steps of a pipeline, none for an operator alone."""
-    return operator.steps if isinstance(operator, Pipeline | TimedPipeline) else ()
+    return operator.steps if isinstance(operator, Pipeline) else ()
 
 
 def inserted(operator: Operator, step: Step, before: str | None) -> Operator:

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from impls.operators.base import Operator
+from impls.operators.base import RecordOperator
 from impls.operators.blame import Failures
 from impls.store.records import Results
 from impls.store.state import BinState
 
 
-class StatefulMap(Operator):
+class StatefulMap(RecordOperator):
     """update() is called for every record of a key in (partition, offset) order; the last result of an epoch is sent.
 
     State and results are JSON values by default; override `dump` and `load` for another encoding.
@@ -38,7 +38,7 @@ class StatefulMap(Operator):
         return json.loads(raw)
 
     def apply(self, records: pa.Table, state: BinState) -> Results:
-        """Applies records one by one; see `Operator.apply`."""
+        """Applies records one by one; see `RecordOperator`."""
         entries: dict[tuple[int, bytes], Any] = {}
         results: dict[tuple[int, bytes], Any] = {}
         rows = records.select(self.columns).to_pylist() if self.columns else [{}] * len(records)

@@ -2,8 +2,7 @@
 
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -12,52 +11,30 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from impls.errors import UsageError
-from impls.operators.base import Operator
+from impls.operators.base import Effects, Input, Operator, RecordOperator
 from impls.operators.blame import Failures, Together
-from impls.protocol.eventtime import MAX_TIME, NO_TIME, EpochClock, EventClock, EventTime, Partial
+from impls.protocol.eventtime import MAX_TIME, NO_TIME, EventClock, EventTime, Partial
 from impls.store.keyed import KEY_MAX, Keyed, name_of
 from impls.store.records import Results
 from impls.store.state import BinState
 
 
-@dataclass(frozen=True)
-class Turn:
-    """One epoch's input of the bins that are marked: bool of shape (B,)."""
-
-    bins: NDArray[np.bool_]
-    watermark: int | None
-    records: pa.Table | None = None
-    merged: Sequence[Partial] = ()
-    clock: EpochClock | None = None
-
-
-@dataclass
-class Turned:
-    """The effects of turns: results, partials merged within the worker, late records, timers fired."""
-
-    results: Results = field(default_factory=Results.none)
-    partials: list[Partial] = field(default_factory=list)
-    late: int = 0
-    fired: int = 0
-
-
 class TimedOperator(Operator):
-    """Per bin and epoch: on_timer() for timers that are due, on_merged() for merged values, then on_records().
+    """Per bin and input: on_timer() for timers that are due, on_merged() for merged values, then on_records().
 
-    Timers come before the epoch's records because the watermark is that of the epochs before: a record never finds a
+    Timers come before the records because the watermark is that of the epochs before: a record never finds a
     timer that is due, also when the bin or the record had to wait. Contract as for `Operator`; timers must not depend
     on the watermark, and `event_time` must be given, with its column among `columns`.
 
     Attributes:
         late: what becomes of records with an event time below the watermark: they are counted, and "drop" leaves them
             out while "keep" hands them over like others.
-        processing: timers go by the time at which the epoch was planned, ms, not by the watermark, and no record is
-            late; `Keyed.watermark` is that time. The event time must have a clock.
+
+    With `processing`, `Keyed.watermark` is the time at which the epoch was planned.
     """
 
     event_time: EventTime
     late: ClassVar[Literal["drop", "keep"]] = "drop"
-    processing: ClassVar[bool] = False
 
     def identity(self) -> dict[str, Any]:
         """Returns the column of the event time, in whose unit timers are kept."""
@@ -65,7 +42,7 @@ class TimedOperator(Operator):
 
     @abstractmethod
     def on_records(self, records: pa.Table, keyed: Keyed) -> None:
-        """Applies records; columns and order as for `Operator.apply`."""
+        """Applies records; columns and order as for `Input`."""
 
     def on_timer(self, bin_: int, time: int, key: bytes, keyed: Keyed) -> None:
         """Is called when the watermark has reached the time of a timer."""
@@ -75,13 +52,6 @@ class TimedOperator(Operator):
         """Is called in the bin of a partial's key when no bin can give another one for its time; in order of time."""
         raise NotImplementedError(f"{type(self).__name__} gives a partial, but has no on_merged")
 
-    def merge(self, values: list[Any]) -> list[Any]:
-        """Returns what remains of the values of partials of equal time and key, in order; by default all of them.
-
-        Called on any part of them in any order, on results of itself too: it must be associative and commutative.
-        """
-        return sorted(values, key=json.dumps)
-
     def turned(self, key: bytes, raw: bytes, source: Operator, function: Callable[..., Any]) -> bytes | None:
         """Turns values, items of lists and fields of maps: `function(value, name)`, both as the operator gave them."""
         name = name_of(key)
@@ -90,18 +60,18 @@ class TimedOperator(Operator):
         value = function(json.loads(raw), name)
         return None if value is None else json.dumps(value, separators=(",", ":")).encode()
 
-    def run(self, state: BinState, turns: Iterable[Turn]) -> Turned:
-        """Runs turns, oldest first, on the state of bins that are here."""
-        keyed, out, together = Keyed(state), Turned(), Together(careful=state.careful)
-        for turn in turns:
-            keyed.watermark = until = self._until(turn)
-            if until is not None and (due := state.bins_with_timers(turn.bins, until)):
+    def run(self, state: BinState, inputs: Sequence[Input]) -> Effects:
+        """Runs inputs, oldest first."""
+        keyed, out, together = Keyed(state), Effects(), Together(careful=state.careful)
+        for one in inputs:
+            keyed.watermark = until = self._until(one)
+            if until is not None and (due := state.bins_with_timers(one.bins, until)):
                 out.fired += keyed.fire(due, until, lambda b, time, key: self.on_timer(b, time, key, keyed))
-            for partial in turn.merged:
+            for partial in one.merged:
                 self.on_merged(partial, keyed)
-            records = turn.records
-            if records is not None and turn.watermark is not None and not self.processing:
-                late = records.column(self.event_time.column).to_numpy() < turn.watermark
+            records = one.records
+            if records is not None and one.watermark is not None and not self.processing:
+                late = records.column(self.event_time.column).to_numpy() < one.watermark
                 out.late += int(late.sum())
                 records = records.filter(pa.array(~late)) if self.late == "drop" and late.any() else records
             if records is not None and len(records):
@@ -114,16 +84,12 @@ class TimedOperator(Operator):
         out.partials = keyed.partials(self.merge)
         return out
 
-    def _until(self, turn: Turn) -> int | None:
-        """Returns the time up to which timers are due in a turn."""
+    def _until(self, one: Input) -> int | None:
+        """Returns the time up to which timers are due in an input."""
         if not self.processing:
-            return turn.watermark
-        assert turn.clock is not None, "the event time of an operator of processing time has a clock"
-        return turn.clock.now
-
-    def apply(self, records: pa.Table, state: BinState) -> Results:
-        """Refuses: without the epoch's watermark there is nothing right to do."""
-        raise UsageError(f"{type(self).__name__} works on event time: run it through the worker core.")
+            return one.watermark
+        assert one.clock is not None, "the event time of an operator of processing time has a clock"
+        return one.clock.now
 
 
 def valid_times(times: pa.ChunkedArray) -> NDArray[np.bool_]:
@@ -137,7 +103,7 @@ def clock_of(operator: Operator, bins: int) -> EventClock | None:
     """Returns the driver's clock for an operator with event time, None for another; see `impls.protocol.eventtime`."""
     if operator.event_time is None:
         return None
-    if not isinstance(operator, TimedOperator) or operator.event_time.column not in operator.columns:
+    if isinstance(operator, RecordOperator) or operator.event_time.column not in operator.columns:
         raise UsageError(f"{type(operator).__name__} has an event time: make it a TimedOperator that reads its column.")
     return EventClock(operator.event_time, operator.merge, bins)
 

@@ -1,7 +1,7 @@
 """A processor as a keyed operator: one for time mode none, and one whose turns have timers."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,15 +10,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from impls.errors import UsageError
-from impls.operators.base import Operator
-from impls.operators.timed import TimedOperator, Turn, Turned
+from impls.operators.base import Effects, Input, Operator, RecordOperator
 from impls.processor import encoding
 from impls.processor.encoding import list_head
 from impls.processor.program import Life, Program, Times
 from impls.protocol.eventtime import NO_TIME, EpochClock, EventTime, whole_ms
 from impls.store.buffered import Buffered
-from impls.store.keyed import Keyed
 from impls.store.records import Results, from_bytes
 from impls.store.state import BinState
 
@@ -133,7 +130,7 @@ class _Processing(Operator):
 
 
 @dataclass(frozen=True)
-class ProcessorOperator(_Processing):
+class ProcessorOperator(_Processing, RecordOperator):
     """A processor of time mode none."""
 
     program: Program
@@ -154,11 +151,11 @@ class ProcessorOperator(_Processing):
 
 
 @dataclass(frozen=True)
-class TimedProcessor(_Processing, TimedOperator):
+class TimedProcessor(_Processing):
     """A processor with timers: of processing time, which plans record, or of Spark's watermark.
 
-    As in Spark a turn gives the processor first its records, then the timers that are due. A bin whose last turn was
-    left out, as it was on the way, has the timers first that this turn would have given: what it computes does not
+    As in Spark an epoch gives the processor first its records, then the timers that are due. A bin whose last epoch was
+    left out, as it was on the way, has the timers first that this one would have given: what it computes does not
     depend on when it moved.
     """
 
@@ -168,38 +165,34 @@ class TimedProcessor(_Processing, TimedOperator):
     initial: InitialState | None = None
     output_schema: str | None = None
 
-    def on_records(self, records: pa.Table, keyed: Keyed) -> None:
-        """Refuses: a processor runs whole turns."""
-        raise UsageError(f"{self.program.name} runs whole turns: give it to the worker core.")
-
-    def run(self, state: BinState, turns: Iterable[Turn]) -> Turned:
-        """Runs turns, oldest first."""
-        entries, made, out = Buffered(state), _Made(), Turned()
-        for turn in turns:
-            assert turn.clock is not None, "the plan of an operator with a clock has one"
-            self._missed(entries, turn, turn.clock, made, out)
-            self._turn(entries, turn, turn.clock, made, out)
+    def run(self, state: BinState, inputs: Sequence[Input]) -> Effects:
+        """Runs inputs, oldest first."""
+        entries, made, out = Buffered(state), _Made(), Effects()
+        for one in inputs:
+            assert one.clock is not None, "the plan of an operator with a clock has one"
+            self._missed(entries, one, one.clock, made, out)
+            self._given(entries, one, one.clock, made, out)
         out.results = made.results()
         return out
 
-    def _missed(self, entries: Buffered, turn: Turn, clock: EpochClock, made: "_Made", out: Turned) -> None:
-        """Gives the timers that the turn before would have given to bins that waited in it."""
-        waited = np.zeros_like(turn.bins)
+    def _missed(self, entries: Buffered, one: Input, clock: EpochClock, made: "_Made", out: Effects) -> None:
+        """Gives the timers that the epoch before would have given to bins that waited in it."""
+        waited = np.zeros_like(one.bins)
         waited[list(clock.waited)] = True
         times = Times(clock.before, whole_ms(clock.late))
-        bins = self._due(entries.state, turn.bins & waited, times)
+        bins = self._due(entries.state, one.bins & waited, times)
         if bins:
             life = Life(self.program, entries, times)
             self._timers(life, bins, times)
             self._end(life, made, out, times)
 
-    def _turn(self, entries: Buffered, turn: Turn, clock: EpochClock, made: "_Made", out: Turned) -> None:
-        times, records = Times(clock.now, whole_ms(turn.watermark)), turn.records
+    def _given(self, entries: Buffered, one: Input, clock: EpochClock, made: "_Made", out: Effects) -> None:
+        times, records = Times(clock.now, whole_ms(one.watermark)), one.records
         if records is not None and self.program.time_mode == "eventtime":
             late = _late(records.column(EVENT_TIME).to_numpy(), whole_ms(clock.late))
             out.late += int(late.sum())
             records = records.filter(pa.array(~late)) if late.any() else records
-        bins = self._due(entries.state, turn.bins, times)
+        bins = self._due(entries.state, one.bins, times)
         given = records is not None and len(records) > 0
         if not given and not bins:
             return
@@ -221,7 +214,7 @@ class TimedProcessor(_Processing, TimedOperator):
             expire(life.entries, bins, times.now)
         life.scope.timed.update(bins)
 
-    def _end(self, life: Life, made: "_Made", out: Turned, times: Times) -> None:
+    def _end(self, life: Life, made: "_Made", out: Effects, times: Times) -> None:
         life.close()
         made.take(life, times.watermark)
         out.fired += life.fired
@@ -230,7 +223,7 @@ class TimedProcessor(_Processing, TimedOperator):
 
 
 class _Made:
-    """The output of turns."""
+    """The output of inputs."""
 
     def __init__(self) -> None:
         self._bins: list[int] = []

@@ -13,9 +13,9 @@ from impls.realtime.blobs import Blob, Intake, table_of
 from impls.realtime.breakdown import Breakdown
 from impls.realtime.flow import AtMost, Pace
 from impls.realtime.marks import Progress
+from impls.worker.inputs import highest_times
 from impls.worker.query import QuerySpec
 from impls.worker.reports import Times, highest
-from impls.worker.turns import highest_times
 from impls.worker.worker import Worker
 
 _ALIVE_S = 1.0

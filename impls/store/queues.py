@@ -1,16 +1,15 @@
 """What waits in queues, known in memory: a commit reads the names of all parts, and the values that it takes alone."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
 
 import lmdb
 import pyarrow as pa
 
 from impls.errors import CorruptStateError
-from impls.store.checked import open_record
 from impls.store.entries import CHECK_BYTES
 from impls.store.records import EPOCH_BYTES, Lengths, queued_records, take_parts
-from impls.store.tables import QUEUE, bin_key, bin_of, iter_range
+from impls.store.tables import QUEUE, bin_key
 
 _Part = tuple[bytes, int, int]  # name, records, bytes of the value as stored
 
@@ -29,11 +28,6 @@ class QueueIndex:
     def of(cls, queues: Mapping[int, Sequence[bytes]]) -> "QueueIndex":
         """Returns the index of queues as `stored_queues` returns them."""
         return cls({}, {}).after([(bin_, stored) for bin_, parts in queues.items() for stored in parts])
-
-    @classmethod
-    def read(cls, txn: lmdb.Transaction) -> "QueueIndex":
-        """Reads all queues, one part after the other; raises CorruptStateError when one is damaged."""
-        return cls({}, {})._with((bin_of(part[0]), part) for part in _read(txn))
 
     def after(self, operations: Iterable[tuple[int, bytes | None]]) -> "QueueIndex":
         """Returns the index behind operations in order: (bin, what `put_queued` has put, None for a queue taken)."""
@@ -64,8 +58,8 @@ class QueueIndex:
         if b"".join(found[: len(known)]) != b"".join(known) or (behind and bytes(behind[0])[:1] == QUEUE):
             raise CorruptStateError("The queues are not as the last commit left them: the state is damaged.")
 
-    def take(self, txn: lmdb.Transaction, bins: Iterable[int]) -> list[pa.Table]:
-        """Removes the queues of bins and returns their records.
+    def take(self, txn: lmdb.Transaction, bins: Iterable[int]) -> list[tuple[int, pa.Table]]:
+        """Removes the queues of bins and returns number and records of their parts.
 
         Raises CorruptStateError when a part is damaged, or not one of those that are known: what a damaged key hides
         would be lost, or come back.
@@ -75,15 +69,8 @@ class QueueIndex:
             parts = take_parts(txn, bin_)
             if [name for name, _ in parts] != self._names.get(bin_, []):
                 raise CorruptStateError(f"The queue of bin {bin_} is not as it was stored: the state is damaged.")
-            tables += [queued_records(stored) for _, stored in parts]
+            tables += [(int.from_bytes(stored[:EPOCH_BYTES], "big"), queued_records(stored)) for _, stored in parts]
         return tables
-
-
-def _read(txn: lmdb.Transaction) -> Iterator[_Part]:
-    for key, value in iter_range(txn, QUEUE, bytes([QUEUE[0] + 1])):
-        name = bytes(key)
-        stored = open_record(name, bytes(value))
-        yield name, int.from_bytes(stored[:4], "little"), len(value)
 
 
 def _part_of(bin_: int, stored: bytes) -> _Part:

@@ -101,7 +101,7 @@ def concat(tables: list[pa.Table]) -> pa.Table:
     return table if bool((np.diff(order) == 1).all()) else table.take(pa.array(order))
 
 
-def in_turn(tables: list[pa.Table]) -> pa.Table:
+def oldest_first(tables: list[pa.Table]) -> pa.Table:
     """Returns the records of several epochs, the earliest first, in the order in which they would have been applied.
 
     Offsets grow from epoch to epoch. Modification times need not: a file may come late with an old one.
@@ -130,20 +130,8 @@ Lengths = dict[int, tuple[int, int]]  # by bin: records, bytes
 EPOCH_BYTES = 6  # of the number under which a part of a queue is stored
 
 
-def add_to_queues(txn: lmdb.Transaction, epoch: int, table: pa.Table) -> list[tuple[int, bytes | None]]:
-    """Appends records to the queues of their bins and returns (bin, stored records)."""
-    bins = table.column("bin").to_numpy()
-    added: list[tuple[int, bytes | None]] = []
-    for bin_ in np.unique(bins).tolist():
-        part = table.filter(pa.array(bins == bin_))
-        value = epoch.to_bytes(EPOCH_BYTES, "big") + len(part).to_bytes(4, "little") + to_bytes(part)
-        put_queued(txn, bin_, value)
-        added.append((bin_, value))
-    return added
-
-
 def put_queued(txn: lmdb.Transaction, bin_: int, stored: bytes) -> None:
-    """Writes stored records, as `add_to_queues` returned them, behind what the bin's queue holds."""
+    """Writes a part of a queue, as `impls.worker.inputs.queue_input` returned it, behind what the bin's queue holds."""
     put_checked(txn, bin_key(QUEUE, bin_) + stored[:EPOCH_BYTES], stored[EPOCH_BYTES:])
 
 

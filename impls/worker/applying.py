@@ -1,23 +1,27 @@
 """What one transaction of a worker does with records: apply them, or queue them where their bin's state is not here."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import lmdb
 import numpy as np
 import pyarrow as pa
 
+from impls.operators.base import Input
 from impls.protocol.eventtime import Partial
-from impls.protocol.report import Pipelines, Queues, Report
+from impls.protocol.report import EventTimes, Pipelines, Queues, Report
 from impls.store.entries import Changes
 from impls.store.offsets import Advance, Offsets
 from impls.store.queues import QueueIndex
-from impls.store.records import Lengths, Results, add_to_queues, in_turn
+from impls.store.records import ROW, Results, joined
 from impls.store.state import BinState
+from impls.worker.inputs import queue_input, queued_inputs
 from impls.worker.query import Task
 from impls.worker.refused import accepted, named, without_set_aside
-from impls.worker.turns import TimedInput, apply_timed
-from impls.worker.versions import Attempt, Begin, Running, try_out
+from impls.worker.versions import Begin, Running, input_of, try_out
+
+_PLACE = ("bin", "partition", "offset", "time", ROW)
 
 
 class Applying:
@@ -25,7 +29,7 @@ class Applying:
 
     Attributes:
         changes: what was written to bins.
-        queue: the operations on queues, in order.
+        queue: the operations on queues, in order; queues: what waits behind them.
         results, records: what the operator returned, and the records that it was given, None for none.
         advance: the next offsets of bins, to be held after the commit; None where bins do not keep them.
 
@@ -33,10 +37,10 @@ class Applying:
         task: the worker's task.
         txn: its transaction.
         report: takes what was done.
-        number: under which records are queued; numbers of a worker grow. The epoch by default.
-        offsets: what bins have applied already, where input may come a second time.
+        number: under which records are queued; numbers of a worker grow.
+        queues: what waits in the transaction.
+        offsets: what bins have applied already, None where input comes once.
         begin: begins a transaction inside the task's, for trials; None where there cannot be one.
-        queues: what waits in the transaction, None to read it there.
     """
 
     def __init__(
@@ -45,75 +49,84 @@ class Applying:
         txn: lmdb.Transaction,
         report: Report,
         *,
-        number: int | None = None,
+        number: int,
+        queues: QueueIndex,
         offsets: Offsets | None = None,
         begin: Begin | None = None,
-        queues: QueueIndex | None = None,
     ):
         self._task, self._txn, self._report, self._offsets = task, txn, report, offsets
-        self._begin = begin
-        self._number = task.epoch if number is None else number
-        self._queues = queues
+        self._begin, self._number, self.queues = begin, number, queues
         self.changes = Changes()
         self.queue: list[tuple[int, bytes | None]] = []
         self.results = Results.none()
         self.records: pa.Table | None = None
         self.advance: Advance | None = None
 
-    def queues(self) -> QueueIndex:
-        """Returns what waits now; it is read once where it was not known."""
-        if self._queues is None:
-            self._queues = QueueIndex.read(self._txn)
-        return self._queues
-
-    def queued(self) -> Lengths:
-        """Returns (records, bytes) of each bin's queue."""
-        return self.queues().lengths
-
-    def _requeue(self, changes: Sequence[tuple[int, bytes | None]]) -> None:
-        """Takes in operations on queues, done in the transaction since queues() was called."""
-        if changes:
-            self.queue += changes
-            self._queues = self.queues().after(changes)
-
-    def run(self, table: pa.Table | None, blocked: Collection[int], merged: Sequence[Partial] | None = None) -> None:
-        """Applies records of bins that are not `blocked` with what their queues hold, and queues the others.
+    def run(self, table: pa.Table | None, blocked: Collection[int], merged: Sequence[Partial] = ()) -> None:
+        """Runs the operator on bins that are not `blocked`, what waits for them first, and queues the rest.
 
         Args:
             table: the records, None for none.
             blocked: bins, of this worker or not, that run nothing now.
-            merged: partials to deliver; those of the plan by default.
+            merged: partials to deliver to their bins.
         """
         if table is not None:
             table = accepted(self._task, table, self._report)
         if table is not None and self._offsets is not None:
             table = self._offsets.unqueued(table)
         with named(self._task):
-            if self._task.spec.operator.event_time is not None:
-                self._run_timed(table, set(blocked), merged)
-            else:
-                self._run_plain(self._runnable(table, set(blocked)))
+            self._run(table, blocked, merged)
         self._report.records = 0 if self.records is None else len(self.records)
         self._report.results = len(self.results.keys)
 
-    def _run_plain(self, table: pa.Table | None) -> None:
+    def _run(self, table: pa.Table | None, blocked: Collection[int], merged: Sequence[Partial]) -> None:
         task, versions = self._task, self._task.order.written.versions
-        empty = table is None or not len(table)
-        if versions is None and empty:
+        inputs = self._inputs(table, blocked, merged)
+        applied = [one.records for one in inputs if one.records is not None and len(one.records)]
+        if not applied and versions is None and task.spec.operator.event_time is None:
             return
-        state = self._state()
+        state = BinState(self._txn, task.spec.bins, careful=task.careful)
         if versions is None:
-            self.results = task.spec.operator.apply(table, state)
+            effects = task.spec.operator.run(state, inputs)
         else:
-            self._try(table, lambda running, few: running.apply(few))
+            self._try(inputs[-1].records)
             running = Running(task, state, versions)
-            self.results = running.apply(None if empty else table)
+            effects = running.run(inputs)
             self._report_versions(running)
-        self._keep(None if empty else table, state)
+        if task.spec.operator.event_time is not None:
+            partials = [partial.to_json() for partial in effects.partials]
+            self._report.event_time = EventTimes(partials=partials, late=effects.late, fired=effects.fired)
+        self.results = effects.results
+        self._keep(joined([_places(table) for table in applied]) if applied else None, state)
 
-    def _try(self, table: pa.Table | None, attempt: Attempt) -> None:
+    def _inputs(self, table: pa.Table | None, blocked: Collection[int], merged: Sequence[Partial]) -> list[Input]:
+        """Returns the inputs of bins that run, oldest first; those of the others are queued."""
+        written, waits = self._task.order.written, np.zeros(self._task.spec.bins, bool)
+        mine, waits[list(blocked)] = written.plan.routing == self._task.worker, True
+        ready = [bin_ for bin_ in self.queues.lengths if not waits[bin_]]
+        parts = self.queues.take(self._txn, ready)
+        queued = queued_inputs(((number, self._new(part)) for number, part in parts), len(waits))
+        own = Input(mine, written.watermark, table, [one for one in merged if mine[one.bin]], written.clock)
+        changes: list[tuple[int, bytes | None]] = [(bin_, None) for bin_ in ready]
+        if waits.any():
+            changes += queue_input(self._txn, self._number, input_of(own, waits))
+            own = input_of(own, ~waits)
+        if changes:
+            self.queue += changes
+            self.queues = self.queues.after(changes)
+        records = own.records
+        return [*queued, own if records is None else replace(own, records=self._new(records))]
+
+    def _new(self, table: pa.Table) -> pa.Table:
+        """Returns records without those that their bins have run before, then without those that are set aside."""
+        if not len(table):
+            return table
+        found = table if self._offsets is None else self._offsets.new(table)
+        return without_set_aside(self._task, found, self._report)
+
+    def _try(self, table: pa.Table | None) -> None:
         """Tries a version out, if the plan says so; a failure is reported, and nothing else happens."""
-        if self._begin is not None and (found := try_out(self._task, self._begin, table, attempt)):
+        if self._begin is not None and (found := try_out(self._task, self._begin, table)):
             self._report.pipelines = found
 
     def _report_versions(self, running: Running) -> None:
@@ -122,37 +135,6 @@ class Applying:
         failed = done.failed if refused is None else [*done.failed, list(refused), *stuck]
         if running.turned or failed:
             self._report.pipelines = Pipelines(running.turned, done.tried, failed)
-
-    def _run_timed(self, table: pa.Table | None, blocked: set[int], merged: Sequence[Partial] | None) -> None:
-        partials = self._task.order.written.merged if merged is None else tuple(merged)
-        new = None if self._offsets is None else self._offsets.new
-        versions = self._task.order.written.versions
-        running = None if versions is None else Running(self._task, self._state(), versions)
-        timed = TimedInput(self._number, table, self.queues(), partials, new)
-        done = apply_timed(self._task, self._txn, timed, blocked, report=self._report, running=running, trial=self._try)
-        if running is not None:
-            self._report_versions(running)
-        self._requeue(done.queue)
-        self.results = done.results
-        self._keep(done.records, done.state)
-
-    def _state(self) -> BinState:
-        return BinState(self._txn, self._task.spec.bins, careful=self._task.careful)
-
-    def _runnable(self, table: pa.Table | None, blocked: set[int]) -> pa.Table | None:
-        ready = [bin_ for bin_ in self.queued() if bin_ not in blocked]
-        parts = self.queues().take(self._txn, ready)
-        self._requeue([(bin_, None) for bin_ in ready])
-        if table is not None and blocked:
-            waits = np.isin(table.column("bin").to_numpy(), np.fromiter(blocked, np.int32))
-            self._requeue(add_to_queues(self._txn, self._number, table.filter(pa.array(waits))))
-            table = table.filter(pa.array(~waits))
-        if table is not None:
-            parts.append(table)
-        found = in_turn(parts) if len(parts) > 1 else (parts[0] if parts else None)
-        if found is not None and self._offsets is not None:
-            found = self._offsets.new(found)  # first, so that what was set aside counts once
-        return None if found is None else without_set_aside(self._task, found, self._report)
 
     def _keep(self, records: pa.Table | None, state: BinState) -> None:
         self.records = records
@@ -173,9 +155,13 @@ class Applying:
             "queue": self.queue,
         }
 
-    def report_queues(self) -> None:
-        """Puts the lengths of the queues into the report."""
-        lengths = self.queued()
-        if lengths:
-            size = sum(size for _, size in lengths.values())
-            self._report.queues = Queues((list(lengths), [n for n, _ in lengths.values()]), size)
+
+def reported(queues: QueueIndex) -> Queues:
+    """Returns queues as a part of a report."""
+    lengths = queues.lengths
+    size = sum(size for _, size in lengths.values())
+    return Queues((list(lengths), [records for records, _ in lengths.values()]), size) if lengths else Queues()
+
+
+def _places(table: pa.Table) -> pa.Table:
+    return table.select([name for name in _PLACE if name in table.column_names])

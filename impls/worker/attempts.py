@@ -11,9 +11,9 @@ from impls.protocol.report import Report
 from impls.store.environment import store_path
 from impls.transfer.client import offer
 from impls.worker.cells import CELL
+from impls.worker.inputs import highest_times
 from impls.worker.parts import Cause, Untrusted, own_records
 from impls.worker.query import Task
-from impls.worker.turns import highest_times
 from impls.worker.worker import Answer, Worker
 
 _ATTEMPTS_TRUSTED = 2  # attempts that may die in an environment before it is taken for the cause

@@ -11,13 +11,12 @@ import pyarrow as pa
 
 from impls.durability.frame import Frame
 from impls.faults import fault
-from impls.operators.timed import TimedOperator
 from impls.protocol.plan import Pull
 from impls.protocol.report import PARTS, Report, Written
 from impls.store.bins import begin_drop, drop_bin, drop_piece
 from impls.store.records import Results, counts
 from impls.store.state import BinState
-from impls.worker.applying import Applying
+from impls.worker.applying import Applying, reported
 from impls.worker.environment import Environment
 from impls.worker.parts import Cause, Phase, write_snapshot
 from impls.worker.pull import pull_bins
@@ -84,7 +83,7 @@ def run_commit(env: Environment, task: Task, given: CommitInput, so_far: Report)
         txn.abort()
         raise
     report.outbox_bytes = len(frame.results) + stored
-    env.queues = work.queues()
+    env.queues = work.queues
     if work.advance is not None:
         work.advance.hold()
     _publish(env, frame, work.results, record, report)
@@ -120,7 +119,7 @@ def _work(  # noqa: PLR0917 - the worker, its transaction, what comes in and the
         if given.records is not None:
             report.rates = counts(given.records.column("bin").to_numpy())
         work.run(given.records, given.blocked, written.merged if first else ())
-        work.report_queues()
+        report.queues = reported(work.queues)
     return work
 
 
@@ -190,7 +189,7 @@ def commit_end(env: Environment, task: Task, report: Report, blocked: Collection
     txn, frame = env.begin(), env.frame()
     try:
         env.queues.check(txn)
-        Applying(task, txn, report, queues=env.queues).report_queues()
+        report.queues = reported(env.queues)
         whole = whole_report(env, task, report, blocked)
         env.latencies.add(None, ())
         after = count_times(env.state).next_epoch(task.epoch)
@@ -223,7 +222,7 @@ def follow_end(env: Environment, task: Task, report: Report, received: Sequence[
 def earliest_timer(env: Environment, task: Task, blocked: Collection[int]) -> int | None:
     """Returns the time of the earliest timer of the worker's bins, None without timers of event time."""
     operator = task.spec.operator
-    if not isinstance(operator, TimedOperator) or operator.processing:
+    if operator.event_time is None or operator.processing:
         return None
     bins = task.order.written.plan.routing == task.worker
     bins[list(blocked)] = False

@@ -18,6 +18,7 @@ from impls.store.lock import holds
 from impls.store.offsets import Offsets
 from impls.store.queues import QueueIndex
 from impls.store.records import Results, put_queued, queued_records, stored_queues, take_queues
+from impls.worker.inputs import without_records
 from impls.worker.latencies import Latencies, put_cells, stored_cells
 from impls.worker.opening import open_worker
 from impls.worker.parts import Opened, Untrusted
@@ -25,7 +26,6 @@ from impls.worker.query import Task
 from impls.worker.refill import WHOLE_REPORT
 from impls.worker.reports import forget_times, keep_report, kept_report, settle_times, with_times
 from impls.worker.state import WorkerState, last_record, put_record, read_state, write_state
-from impls.worker.turns import without_records
 
 
 class Environment:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from impls.durability.restore import Restored, RestoreRequest, Source, restore, usable_from
 from impls.errors import CorruptStateError, StateError
+from impls.operators.base import Input
 from impls.protocol.report import Replication, Report
 from impls.store.bins import check_arrived, check_places, copy_bin, drop_bin, verify_bin
 from impls.store.checked import get_checked, put_checked
@@ -25,7 +26,6 @@ from impls.store.state import BinState
 from impls.store.tables import META, OUTBOX, iter_range
 from impls.worker.query import Task
 from impls.worker.refused import accepted
-from impls.worker.turns import standby_timed
 from impls.worker.versions import PipelineError, Running
 
 _EPOCHS = OUTBOX + b"replica"
@@ -187,13 +187,13 @@ def _process(txn: lmdb.Transaction, task: Task, standbys: set[int], received: li
     table = _of_standbys(received, ready)
     if table is not None:
         table = accepted(task, table, Report(task.worker))  # its owner counts what is refused
-    state = BinState(txn, spec.bins)
-    if spec.operator.event_time is not None:
-        standby_timed(task, state, ready, table)
-    elif table is not None and task.order.written.versions is None:
-        spec.operator.apply(table, state)
-    elif table is not None:
-        Running.of_standbys(task, state).apply(table)
+    state, written, mask = BinState(txn, spec.bins), task.order.written, np.zeros(spec.bins, bool)
+    mask[ready] = True
+    inputs = [Input(mask, written.watermark, table, [one for one in written.merged if mask[one.bin]], written.clock)]
+    if written.versions is None:
+        spec.operator.run(state, inputs)
+    else:
+        Running.of_standbys(task, state).run(inputs)
     state.write_sizes()
     for bin_ in ready:
         _set_epoch(txn, bin_, epoch)

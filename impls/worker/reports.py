@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 
 from impls.operators.base import Operator
-from impls.operators.timed import TimedOperator
 from impls.protocol.eventtime import Partial, merge_partials
 from impls.protocol.report import EventTimes, Moves, Pipelines, Report, Written
 from impls.worker.state import WorkerState
@@ -137,7 +136,6 @@ def kept_report(state: WorkerState, worker: int) -> Report:
 
 def merge_own_partials(report: Report, operator: Operator) -> None:
     """Merges the partials of an epoch's commits, those of equal time and key by the operator."""
-    assert isinstance(operator, TimedOperator), "an operator with event time is a TimedOperator"
     event, merge = report.event_time, operator.merge
     if len(event.partials) > 1:
         partials: Sequence[Partial] = merge_partials(map(Partial.from_json, event.partials), merge)

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from impls.errors import StateError
 from impls.faults import fault
-from impls.operators.base import Operator
+from impls.operators.base import Effects, Input, Operator
 from impls.operators.blame import Blame, Place, blamed, raise_store_error
 from impls.operators.pipeline import Contents, contents_of
+from impls.protocol.eventtime import merge_partials
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import WrittenPlan
 from impls.protocol.report import Pipelines
@@ -77,11 +78,6 @@ class Running:
             required[bin_] = self.state.shape(bin_)
         return required
 
-    def groups(self, bins: NDArray[np.int32]) -> list[tuple[int, NDArray[np.bool_]]]:
-        """Returns the versions of rows, each with its rows: bool, of the shape of `bins`."""
-        versions = self.required[bins]
-        return [(number, versions == number) for number in np.unique(versions).tolist()]
-
     def operator(self, number: int) -> Operator:
         """Returns a version's pipeline; raises PipelineError when its code cannot be loaded."""
         if number == 0:
@@ -94,20 +90,21 @@ class Running:
         except Exception as error:
             raise PipelineError(number, f"The code of version {number} cannot be loaded: {_words(error)}.") from error
 
-    def apply(self, table: pa.Table | None) -> Results:
-        """Applies records, those of each bin under its version; raises PipelineError when one fails."""
-        if table is None:
-            self.fit([])
-            return Results.none()
-        bins = table.column("bin").to_numpy()
-        self.fit(np.unique(bins).tolist())
-        parts = [self._applied(number, table.filter(pa.array(rows))) for number, rows in self.groups(bins)]
-        return parts[0] if len(parts) == 1 else Results.joined(parts)
-
-    def _applied(self, number: int, table: pa.Table) -> Results:
-        operator = self.operator(number)
-        with self.blamed(number):
-            return operator.apply(table, self.state)
+    def run(self, inputs: Sequence[Input]) -> Effects:
+        """Runs inputs, oldest first, those of each bin under its version; raises PipelineError when one fails."""
+        touched = _touched(self.state, inputs)
+        self.fit(touched)
+        versions, parts = np.unique(self.required[touched]).tolist(), list[Effects]()
+        for number in versions:
+            own = inputs if len(versions) == 1 else [input_of(one, self.required == number) for one in inputs]
+            operator = self.operator(number)
+            with self.blamed(number):
+                parts.append(operator.run(self.state, own))
+        if len(parts) < 2:
+            return parts[0] if parts else Effects()
+        partials = merge_partials([p for part in parts for p in part.partials], self._task.spec.operator.merge)
+        late, fired = sum(part.late for part in parts), sum(part.fired for part in parts)
+        return Effects(Results.joined([part.results for part in parts]), partials, late, fired)
 
     @contextmanager
     def blamed(self, number: int) -> Iterator[None]:
@@ -178,12 +175,30 @@ class Running:
         self.state.turn(bin_, shape, convert)
 
 
+def _touched(state: BinState, inputs: Iterable[Input]) -> list[int]:
+    """Returns the bins for which inputs have a record, a merged value, or a timer that is due, ascending."""
+    bins: set[int] = set()
+    for one in inputs:
+        bins |= {partial.bin for partial in one.merged}
+        if one.records is not None:
+            bins |= set(np.unique(one.records.column("bin").to_numpy()).tolist())
+        if one.watermark is not None:
+            bins |= set(state.bins_with_timers(one.bins, one.watermark))
+    return sorted(bins)
+
+
+def input_of(one: Input, mask: NDArray[np.bool_]) -> Input:
+    """Returns the part of an input that some bins get, bool of shape (B,)."""
+    records = one.records
+    own = None if records is None else records.filter(pa.array(mask[records.column("bin").to_numpy()]))
+    merged = [partial for partial in one.merged if mask[partial.bin]]
+    return replace(one, bins=one.bins & mask, records=own, merged=merged)
+
+
 Begin = Callable[[], lmdb.Transaction | None]
-Attempt = Callable[[Running, pa.Table], object]
-"""Applies records under versions."""
 
 
-def try_out(task: Task, begin: Begin, table: pa.Table | None, attempt: Attempt) -> Pipelines | None:
+def try_out(task: Task, begin: Begin, table: pa.Table | None) -> Pipelines | None:
     """Runs a version on a few records, takes everything back, and returns what to report; None if there is no trial.
 
     Where records are set aside, it does not count against a version that it fails on those that fail already.
@@ -192,7 +207,6 @@ def try_out(task: Task, begin: Begin, table: pa.Table | None, attempt: Attempt) 
         task: the worker's task.
         begin: begins a transaction inside the worker's; None where the store has no such.
         table: the records, None for none.
-        attempt: applies them.
     """
     versions = task.order.written.versions
     if versions is None or not versions.trial or table is None or not len(table):
@@ -206,18 +220,24 @@ def try_out(task: Task, begin: Begin, table: pa.Table | None, attempt: Attempt) 
     try:
         wanted = Versions(np.full_like(versions.required, versions.trial))
         state = BinState(inner, task.spec.bins, careful=task.spec.on_error == "skip")
-        attempt(Running(replace(task, refused=None, stuck=()), state, wanted), few)
+        Running(replace(task, refused=None, stuck=()), state, wanted).run([_input_of(task, few)])
         _reach("during-trial", task)
     except PipelineError as error:
         inner.abort()
-        if error.records is None or not {*error.records.places} <= _failing(task, begin, few, attempt):
+        if error.records is None or not {*error.records.places} <= _failing(task, begin, few):
             return Pipelines(tried=len(few), failed=[[versions.trial, str(error)]])
     finally:
         inner.abort()
     return Pipelines(tried=len(few))
 
 
-def _failing(task: Task, begin: Begin, few: pa.Table, attempt: Attempt) -> set[Place]:
+def _input_of(task: Task, records: pa.Table) -> Input:
+    mask, written = np.zeros(task.spec.bins, bool), task.order.written
+    mask[records.column("bin").to_numpy()] = True
+    return Input(mask, written.watermark, records, clock=written.clock)
+
+
+def _failing(task: Task, begin: Begin, few: pa.Table) -> set[Place]:
     """Returns the records, of those that may be set aside, on which the versions fail that bins run under."""
     versions = task.order.written.versions
     if task.spec.on_error != "skip" or versions is None or (inner := begin()) is None:
@@ -225,7 +245,7 @@ def _failing(task: Task, begin: Begin, few: pa.Table, attempt: Attempt) -> set[P
     found: Blame | None = None
     try:
         state = BinState(inner, task.spec.bins, careful=True)
-        attempt(Running(task, state, Versions(versions.required)), few)
+        Running(task, state, Versions(versions.required)).run([_input_of(task, few)])
     except PipelineError as error:
         found = error.records
     except Exception as error:  # of version 0

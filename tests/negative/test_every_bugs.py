@@ -11,18 +11,14 @@ from every.choices import Choices
 from every.cli import explore_all, replay
 from every.explore import explore, run
 from every.small import Small
-from planted_realtime import (
-    pull_before_final,
-    queue_of_a_repeated_batch_kept,
-    results_before_the_frame,
-    results_of_the_last_turn_not_sent_again,
-)
+from planted import results_not_sent_again
+from planted_realtime import pull_before_final, queue_of_a_repeated_batch_kept, results_before_the_frame
 from rich.console import Console
 
 # the world, and the checks that may find it
 BUGS = {
     pull_before_final: (Small(failures=0), {"results", "offsets", "restore"}),
-    results_of_the_last_turn_not_sent_again: (Small(loses=False), {"results"}),
+    results_not_sent_again: (Small(loses=False), {"results"}),
     results_before_the_frame: (Small(), {"results", "repeats"}),
     queue_of_a_repeated_batch_kept: (Small("order-unaware"), {"results", "offsets", "restore"}),
 }

@@ -25,14 +25,14 @@ from planted import (
 from impls.driver import keeper
 from impls.durability import restore
 from impls.errors import StateError
+from impls.operators import base
 from impls.protocol import controller
 from impls.protocol.plan import EpochPlan, Pull
 from impls.store import bins, checked, entries, state, tables
 from impls.store.bins import copy_bin
 from impls.store.environment import Store, store_path
 from impls.store.lock import WriterLock
-from impls.worker import applying, commit, opening, replicas
-from impls.worker.applying import Applying
+from impls.worker import commit, opening, replicas
 from impls.worker.environment import Environment
 from impls.worker.parts import Cause, Untrusted
 
@@ -67,14 +67,7 @@ def zombie_recovers(patch):
 
 
 def queue_reordered(patch):
-    plain = Applying._runnable
-
-    def runnable(self, table, blocked):
-        with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(applying, "in_turn", lambda tables: pa.concat_tables(tables[::-1]))
-            return plain(self, table, blocked)
-
-    patch.setattr(Applying, "_runnable", runnable)
+    patch.setattr(base, "oldest_first", lambda tables: pa.concat_tables(tables[::-1]))
 
 
 def routed_away_with_a_queue(patch):

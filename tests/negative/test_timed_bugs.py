@@ -11,7 +11,7 @@ from impls.operators.nexmark import make
 from impls.protocol import eventtime
 from impls.store.bins import copy_bin
 from impls.store.state import BinState
-from impls.worker import pull, turns
+from impls.worker import applying, pull
 
 
 @pytest.fixture(autouse=True)
@@ -49,8 +49,8 @@ def test_merged_values_that_do_not_wait_for_bins_on_the_move_are_seen(tmp_path, 
 
 
 def test_merged_values_lost_on_the_way_into_a_queue_are_seen(tmp_path, monkeypatch):
-    add = turns.add_turns
-    monkeypatch.setattr(turns, "add_turns", lambda txn, epoch, turn: add(txn, epoch, replace(turn, merged=())))
+    queue = applying.queue_input
+    monkeypatch.setattr(applying, "queue_input", lambda txn, number, one: queue(txn, number, replace(one, merged=())))
     assert not moved(tmp_path, "q6")
 
 

@@ -15,7 +15,7 @@ from impls.aggregation import with_windows
 from impls.operators import Aggregate
 from impls.operators.aggregates.operator import END, EVENT, WindowAggregate
 from impls.operators.aggregates.rows import WINDOW, key_type
-from impls.operators.timed import Turn
+from impls.operators.base import Input
 from impls.protocol.eventtime import EventClock
 from impls.store.bins import read_size
 from impls.store.environment import Store
@@ -74,7 +74,7 @@ def test_windows_are_counted_and_forgotten_as_by_spark(epochs):
             with store.begin() as txn:
                 state = BinState(txn, BINS)
                 given_ = table(records) if records else None
-                turned = OPERATOR.run(state, [Turn(everyone, watermark, given_, (), times)])
+                turned = OPERATOR.run(state, [Input(everyone, watermark, given_, (), times)])
                 state.write_sizes()
             kept = [(user, window_of(at)) for user, at in records if end_us(window_of(at)) > (late or 0)]
             counts.update(kept)
@@ -83,7 +83,7 @@ def test_windows_are_counted_and_forgotten_as_by_spark(epochs):
             passed = {name: n for name, n in counts.items() if end_us(name[1]) <= (watermark or 0)}
             with appended.begin() as txn:
                 state = BinState(txn, BINS)
-                final = rows_of(APPENDED.run(state, [Turn(everyone, watermark, given_, (), times)]))
+                final = rows_of(APPENDED.run(state, [Input(everyone, watermark, given_, (), times)]))
                 state.write_sizes()
             assert final == {(user, text_of(w)): n for (user, w), n in passed.items()}
             for name in passed:

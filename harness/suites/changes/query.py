@@ -30,7 +30,7 @@ from harness.run.recorder import Recorder
 from harness.suites.faults.query import await_query, end, main
 from impls.driver.codes import Offer, Offers
 from impls.driver.handle import StreamHandle
-from impls.operators import Filter, HashCount, Map, Operator
+from impls.operators import Filter, HashCount, Map, Operator, RecordOperator
 from impls.operators.pipeline import pipeline_of
 from impls.operators.steps import Step
 from impls.spark.shipping import pickled_offer
@@ -42,7 +42,7 @@ _MAP, _FILTER = "label", "sieve"
 
 
 @dataclass(frozen=True)
-class Tally(Operator):
+class Tally(RecordOperator):
     """Counts records per key in 8 bytes, and lists them; keys 0..preload-1 start with 0."""
 
     preload: int
@@ -73,7 +73,7 @@ class Tally(Operator):
         return value, 0
 
     def apply(self, records: pa.Table, state: BinState) -> Results:
-        """Counts the records; see `Operator.apply`."""
+        """Counts the records; see `RecordOperator`."""
         keys, edges, order = _by_key(records.column("key").to_numpy())
         bins = records.column("bin").to_numpy()[order[edges[:-1]]]
         listed, size = _entries(records, order), ENTRY.itemsize

@@ -1,6 +1,6 @@
 """Spark's `groupBy(keys).agg(...)` as operators whose state moves: `Aggregate`, and `WindowAggregate` of windows."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,11 +14,9 @@ from impls.errors import UsageError
 from impls.operators.aggregates.folds import Groups
 from impls.operators.aggregates.measures import Buffer, Measure
 from impls.operators.aggregates.rows import RowCodec, arrow_type, key_type
-from impls.operators.base import Operator, quoted
+from impls.operators.base import Effects, Input, Operator, RecordOperator, quoted
 from impls.operators.rowjson import Written, json_rows, zone_of
-from impls.operators.timed import TimedOperator, Turn, Turned
 from impls.protocol.eventtime import EventTime, whole_ms
-from impls.store.keyed import Keyed
 from impls.store.records import Results
 from impls.store.state import BinState
 
@@ -54,7 +52,7 @@ def _keys_of(records: pa.Table) -> Keys:
     return Keys(names, bins[order], first[order], Groups(place[of], len(order)))
 
 
-class Aggregate(Operator):
+class Aggregate(RecordOperator):
     """Keeps count, sum, min, max and avg per key; sends, per key and epoch, the key's row after the epoch as JSON.
 
     >>> sales = Aggregate({"user": "string"}, {"n": "count(*)", "total": "sum(amount)"}, {"amount": "double"})
@@ -199,7 +197,7 @@ def expiry_name(end: int, key: bytes = b"") -> bytes:
     return EXPIRY + (end + _BIAS).to_bytes(8, "big") + key
 
 
-class WindowAggregate(TimedOperator):
+class WindowAggregate(Operator):
     """Aggregates as `Aggregate` does, of keys with a window; as in Spark's update mode, or in its append mode.
 
     A record whose window the watermark of the epoch before has passed is late and left out. A key whose window the
@@ -224,25 +222,21 @@ class WindowAggregate(TimedOperator):
         own = self.aggregate.identity()
         return own if self._key_columns is None else {**own, "output_mode": "append"}
 
-    def on_records(self, records: pa.Table, keyed: Keyed) -> None:
-        """Refuses: windows are aggregated in whole turns."""
-        raise UsageError("A WindowAggregate runs whole turns: give it to the worker core.")
-
-    def run(self, state: BinState, turns: Iterable[Turn]) -> Turned:
-        """Runs turns, oldest first."""
-        out, results = Turned(), list[Results]()
-        for turn in turns:
-            assert turn.clock is not None, "the plan of an operator with a clock has one"
-            records = turn.records
+    def run(self, state: BinState, inputs: Sequence[Input]) -> Effects:
+        """Runs inputs, oldest first."""
+        out, results = Effects(), list[Results]()
+        for one in inputs:
+            assert one.clock is not None, "the plan of an operator with a clock has one"
+            records = one.records
             if records is not None:
-                late = records.column(END).to_numpy() <= _passed(turn.clock.late)
+                late = records.column(END).to_numpy() <= _passed(one.clock.late)
                 out.late += int(late.sum())
                 records = records.filter(pa.array(~late)) if late.any() else records
             if records is not None and len(records):
                 results += self._apply(records, state)
                 _note(state, records)
-            for bin_ in state.bins_with_timers(turn.bins, _passed(turn.watermark)):
-                expired = [name for name, _ in state.scan(bin_, EXPIRY, expiry_name(_passed(turn.watermark) + 1))]
+            for bin_ in state.bins_with_timers(one.bins, _passed(one.watermark)):
+                expired = [name for name, _ in state.scan(bin_, EXPIRY, expiry_name(_passed(one.watermark) + 1))]
                 results += self._closed(state, bin_, [name[9:] for name in expired])
                 _forget(state, bin_, expired)
                 out.fired += len(expired)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
-from impls.operators.base import Operator
+from impls.operators.base import RecordOperator
 from impls.operators.nexmark.base import AUCTION, BID, PERSON, NexmarkQuery, id_bytes
 from impls.store.records import Results
 from impls.store.state import BinState
@@ -18,13 +18,13 @@ _HOUR_MS = 3_600_000
 _CHANNEL = re.compile("&channel_id=([^&]*)")
 
 
-class _Stateless(NexmarkQuery, Operator):
+class _Stateless(NexmarkQuery, RecordOperator):
     """One result, or none, per record."""
 
     key_type: ClassVar[Literal["binary", "long"]] = "long"
 
     def apply(self, records: pa.Table, state: BinState) -> Results:
-        """Answers record by record; see `Operator.apply`."""
+        """Answers record by record; see `RecordOperator`."""
         bins, keys = records.column("bin").to_numpy().astype(np.int32), records.column("key").to_pylist()
         rows = records.select(list(self.columns)).to_pylist()
         return Results(bins, [id_bytes(key) for key in keys], [self.answer(row) for row in rows])

@@ -26,7 +26,7 @@ from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
 from impls.driver.epochs import EpochRecord
 from impls.errors import StateError
-from impls.operators.base import Operator
+from impls.operators.base import Input, Operator
 from impls.placement import initial
 from impls.protocol.controller import Controller
 from impls.protocol.report import Report
@@ -108,7 +108,7 @@ def _apply(order: TwinOrder, report: Report, txn: lmdb.Transaction, tables: list
     results, times = Results.none(), times_of(None)
     if table is not None and len(table):
         state = BinState(txn, order.workers)
-        results = order.operator.apply(table, state)
+        results = order.operator.run(state, [Input(np.ones(order.workers, bool), None, table)]).results
         state.write_sizes()
         times = times_of(table)
     for name, value in zip(_NAMES, (results.to_bytes(), to_bytes(times)), strict=True):

@@ -12,7 +12,7 @@ from impls.durability.snapshot import encode, image_of, snapshot_name
 from impls.operators import HashCount
 from impls.store.environment import Store
 from impls.store.queues import QueueIndex
-from impls.store.records import put_queued, to_bytes
+from impls.store.records import put_queued, stored_queues, to_bytes
 
 RECORD = pa.table({
     "bin": pa.array([1], pa.int32()), "partition": pa.array([0], pa.int32()), "offset": pa.array([7], pa.int64())
@@ -35,7 +35,7 @@ def test_a_queue_is_restored_whatever_epoch_a_copy_of_its_bin_shows(tmp_path, ha
     source = Source(files, "q", 4, HashCount())
     with Store.open(tmp_path / "state") as store, store.begin() as txn:
         restore(source, txn, 5, RestoreRequest({1: 0}, (1,), 0, have))
-        assert {bin_: records for bin_, (records, _) in QueueIndex.read(txn).lengths.items()} == {1: 3}
+        assert {bin_: records for bin_, (records, _) in QueueIndex.of(stored_queues(txn)).lengths.items()} == {1: 3}
 
 
 @pytest.mark.parametrize("fresh", [None, 3, 4])
@@ -56,5 +56,5 @@ def test_a_queue_of_a_workers_earlier_life_is_not_restored(tmp_path, fresh):
         files.write(frame_name(epoch, 0), frame.encode())
     with Store.open(tmp_path / "state") as store, store.begin() as txn:
         restore(source, txn, 5, RestoreRequest({1: 0}, (1,), 0))
-        found = {bin_: records for bin_, (records, _) in QueueIndex.read(txn).lengths.items()}
+        found = {bin_: records for bin_, (records, _) in QueueIndex.of(stored_queues(txn)).lengths.items()}
     assert found == ({} if fresh else {1: 2})

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from impls.operators import EventTime, KeyedProcess, Map
+from impls.operators.base import Input
 from impls.operators.blame import blamed, raise_store_error
 from impls.operators.pipeline import pipeline_of
-from impls.operators.timed import Turn
 from impls.store.environment import Store
 from impls.store.state import BinState
 
@@ -36,7 +36,7 @@ def turn(number):
     rows = [(0, 3, 10 * number + at, at, b"k") for at in (0, 1, 2)]
     columns = zip(*rows, strict=True)
     table = pa.table({name: pa.array(c, kind) for (name, kind), c in zip(kinds.items(), columns, strict=True)})
-    return Turn(np.ones(1, bool), None, table)
+    return Input(np.ones(1, bool), None, table)
 
 
 def refuse(row):

@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from impls.store.records import TIES, concat, in_turn
+from impls.store.records import TIES, concat, oldest_first
 
 FILE, ROW = TIES
 PLACES = st.tuples(st.integers(0, 1), st.integers(0, 2), st.integers(-2, 2), st.integers(0, 2))
@@ -30,9 +30,9 @@ def test_other_records_are_in_the_order_of_partition_and_offset(places):
 
 def test_records_of_files_that_waited_stay_in_front_of_later_ones_with_an_older_time():
     waited, later = _table([(0, 9, 0, 0)]), _table([(0, 5, 0, 0)])
-    assert in_turn([waited, later]).column("offset").to_pylist() == [9, 5]
+    assert oldest_first([waited, later]).column("offset").to_pylist() == [9, 5]
 
 
 def test_other_records_that_waited_are_ordered_with_later_ones():
     waited, later = (_table([place], of_files=False) for place in ((1, 3, 0, 0), (0, 8, 0, 0)))
-    assert in_turn([waited, later]).column("offset").to_pylist() == [8, 3]
+    assert oldest_first([waited, later]).column("offset").to_pylist() == [8, 3]

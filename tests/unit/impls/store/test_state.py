@@ -6,6 +6,7 @@ import lmdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from queued import add_to_queues
 
 from impls.errors import CorruptStateError, StateError
 from impls.store.bins import copy_bin, read_size, write_size
@@ -13,7 +14,7 @@ from impls.store.checked import put_checked
 from impls.store.entries import BLOCK_BYTES, SLOTS
 from impls.store.environment import Meta, Store, read_meta, wipe, write_meta
 from impls.store.queues import QueueIndex
-from impls.store.records import add_to_queues, take_queues
+from impls.store.records import stored_queues, take_queues
 from impls.store.state import BinState
 from impls.store.tables import DENSE, META, STATE, bin_key, bin_range, drop_range
 
@@ -149,12 +150,12 @@ def test_queues_keep_order_and_are_taken_once(store):
     with store.begin() as txn:
         add_to_queues(txn, 5, table)
         add_to_queues(txn, 6, table)
-        lengths = QueueIndex.read(txn).lengths
+        lengths = QueueIndex.of(stored_queues(txn)).lengths
         assert {b: n for b, (n, _) in lengths.items()} == {2: 4, 9: 2}
         assert all(size > 0 for _, size in lengths.values())
         taken = pa.concat_tables(take_queues(txn, [2]))
         assert taken.column("offset").to_pylist() == [0, 2, 0, 2]
-        assert list(QueueIndex.read(txn).lengths) == [9]
+        assert list(QueueIndex.of(stored_queues(txn)).lengths) == [9]
 
 
 def test_a_full_map_is_an_error_and_a_larger_one_takes_what_it_did_not(tmp_path):

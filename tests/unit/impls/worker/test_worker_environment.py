@@ -14,7 +14,7 @@ from impls.realtime.worker import RealTimeWorker
 from impls.store.entries import BLOCK_BYTES, SLOTS
 from impls.store.environment import Store, set_aside, store_path
 from impls.store.queues import QueueIndex
-from impls.store.records import Results, put_queued, to_bytes
+from impls.store.records import Results, put_queued, stored_queues, to_bytes
 from impls.worker.environment import Environment
 
 
@@ -32,7 +32,7 @@ def commit(env, queue=(), ended=b"", report=""):
 
 def queued(env):
     with env.reading() as txn:
-        return {bin_: records for bin_, (records, _) in QueueIndex.read(txn).lengths.items()}
+        return {bin_: records for bin_, (records, _) in QueueIndex.of(stored_queues(txn)).lengths.items()}
 
 
 def entry(env, offset):
