@@ -130,7 +130,7 @@ _PARTS = {
     "to_router": ("Kafka to router", "grey"),
     "route": ("route", "orange"),
     "to_worker": ("router to worker", "pink"),
-    "wait": ("wait for the turn", "sky"),
+    "wait": ("wait for the commit", "sky"),
     "apply": ("apply", "blue"),
     "commit": ("commit", "green"),
     "log": ("changelog", "olive"),
@@ -141,7 +141,7 @@ _WHEN = ("steady", "migrating")
 
 
 def _step_bars(runs: list[StoredRun]) -> list[tuple[str, list[float], float | None]]:
-    """Returns (label, milliseconds of each part and of the rest, turns per second): means over rounds."""
+    """Returns (label, milliseconds of each part and of the rest, commits per second): means over rounds."""
     out = []
     for name in dict.fromkeys(run.mechanism for run in runs):
         for when in _WHEN:
@@ -150,9 +150,9 @@ def _step_bars(runs: list[StoredRun]) -> list[tuple[str, list[float], float | No
             if breakdowns:
                 parts = [float(np.mean([one["mean_ms"].get(part, 0.0) for one in breakdowns])) for part in _PARTS]
                 rest = [max(0.0, (one["latency_ms"] or 0.0) - sum(one["mean_ms"].values())) for one in breakdowns]
-                turns = [one["turns_per_s"] for one in breakdowns if one["turns_per_s"] is not None]
+                commits = [one["turns_per_s"] for one in breakdowns if one["turns_per_s"] is not None]
                 out.append(
-                    (f"{name}  {when}", [*parts, float(np.mean(rest))], float(np.mean(turns)) if turns else None)
+                    (f"{name}  {when}", [*parts, float(np.mean(rest))], float(np.mean(commits)) if commits else None)
                 )
     return out
 
@@ -168,8 +168,8 @@ def _draw(experiment: StoredExperiment) -> Any:
         widths = np.array([parts[number] for _, parts, _ in bars])
         handles.append(axes.barh(place, widths, left=left, height=0.72, color=theme.LIGHT[colour]))
         left += widths
-    for y, (total, (_, _, turns)) in enumerate(zip(left, bars, strict=True)):
-        told = f"{total:.1f} ms" + ("" if turns is None else f", {turns:,.0f} turns/s")
+    for y, (total, (_, _, commits)) in enumerate(zip(left, bars, strict=True)):
+        told = f"{total:.1f} ms" + ("" if commits is None else f", {commits:,.0f} commits/s")
         axes.annotate(told, (total, y), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8)
     axes.set_yticks(place, [label for label, _, _ in bars])
     axes.invert_yaxis()
@@ -185,7 +185,7 @@ FIGURE = Figure(
     title="Latency breakdown in real time",
     caption=(
         "Mean time that a record spends in each step from its scheduled time to the acknowledgement of its "
-        "result, steady and while a migration was under way, over all rounds after warm-up, with the turns that all "
+        "result, steady and while a migration was under way, over all rounds after warm-up, with the commits that all "
         "workers take in a second."
     ),
     order=42,

@@ -4,7 +4,7 @@ from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import Row
 
 
-class TickingCount(StatefulProcessor):
+class SteppingCount(StatefulProcessor):
     def init(self, handle):
         self._handle = handle
         self._count = handle.getValueState("count", "n long")

@@ -45,7 +45,7 @@ class Packer:
         self.rows = self.rows or list(self.df._jdf.queryExecution().executedPlan().executeCollect())
 
     def switch(self, route: Route) -> Routed:
-        return from_json(self.packer.route(route.tick, array_of(self.spark, "int", route.routing.tolist())).encode())
+        return from_json(self.packer.route(route.epoch, array_of(self.spark, "int", route.routing.tolist())).encode())
 
     def pack(self, places: Sequence[int], room: Sequence[int] = PLENTY, times: tuple[int, int] = (-1, -1)) -> Any:
         """(records taken, room left, blobs) of the rows at these places."""

@@ -57,7 +57,7 @@ class RealTimeQuery:
 
 def main(options: dict[str, Any]) -> None:
     """The child."""
-    from counting_processor import TickingCount
+    from counting_processor import SteppingCount
     from recount import First
 
     import impls
@@ -80,7 +80,7 @@ def main(options: dict[str, Any]) -> None:
     start = partial(impls.stream, records, key="key", operator=First() if options.get("recount") else DenseCount(KEYS))
     if options.get("processor"):
         start = partial(
-            impls.transform_with_state, records.groupBy("key"), TickingCount(), "key long, n long, timer boolean",
+            impls.transform_with_state, records.groupBy("key"), SteppingCount(), "key long, n long, timer boolean",
             "update", "processingtime",
         )  # fmt: skip
     handle = start(

@@ -7,7 +7,7 @@ from impls.durability.files import Files
 from impls.operators import HashCount
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
-from impls.protocol.session import Ended, Final, Marks, Tick
+from impls.protocol.session import Ended, Final, Marks, NewEpoch
 from impls.realtime.blobs import Blob
 from impls.realtime.worker import RealTimeWorker
 from impls.store.hashing import bin_of_hash, hash_int64
@@ -52,7 +52,7 @@ class World:
 
     def begin(self, order, marks, settled=False):
         for w, worker in enumerate(self.workers):
-            worker.hear(Tick(order))
+            worker.hear(NewEpoch(order))
             worker.hear(Marks(order.written.epoch, ((0, marks[w]),), settled=settled))
 
     def step(self, *workers):
@@ -61,24 +61,24 @@ class World:
                 if not self.workers[w].step():
                     break
 
-    def ended(self, tick):
-        return {m.worker for m in self.said if isinstance(m, Ended) and m.tick == tick}
+    def ended(self, epoch):
+        return {m.worker for m in self.said if isinstance(m, Ended) and m.epoch == epoch}
 
-    def finals(self, tick):
+    def finals(self, epoch):
         for worker in self.workers:
             for w in (0, 1):
-                worker.hear(Final(tick, w))
+                worker.hear(Final(epoch, w))
 
 
-def order(tick, routing, **plan):
+def order(epoch, routing, **plan):
     away = tuple((bin_, int(OLD[bin_])) for bin_ in range(BINS) if OLD[bin_] != routing[bin_])
     pulls = tuple((pull.bin, 1 << 20) for pull in plan.get("pulls", ()))
-    written = WrittenPlan(tick, 1, 2, EpochPlan(routing, **plan))
-    return EpochOrder(written, first=tick == 0, elsewhere=away, sizes=pulls)
+    written = WrittenPlan(epoch, 1, 2, EpochPlan(routing, **plan))
+    return EpochOrder(written, first=epoch == 0, elsewhere=away, sizes=pulls)
 
 
-def blob(number, tick, offsets):
+def blob(number, epoch, offsets):
     kinds = {"bin": pa.int32(), "partition": pa.int64(), "offset": pa.int64(), "time": pa.int64(), "key": pa.int64()}
     rows = {"bin": BIN, "partition": 0, "time": None, "key": KEY}
     columns = {name: pa.array([rows.get(name, at) for at in offsets], kind) for name, kind in kinds.items()}
-    return Blob(0, number, tick, pa.table(columns))
+    return Blob(0, number, epoch, pa.table(columns))

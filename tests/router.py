@@ -13,11 +13,11 @@ from impls.store.records import ROW
 
 
 def encode(
-    source: int, number: int, tick: int, batch: pa.RecordBatch, *, came_us: int = _NO_TIME, packed_us: int = _NO_TIME
+    source: int, number: int, epoch: int, batch: pa.RecordBatch, *, came_us: int = _NO_TIME, packed_us: int = _NO_TIME
 ) -> bytes:
     """Returns the bytes of a blob."""
     body = batch.serialize()
-    header = _HEADER.pack(_MAGIC, body.size, source, 0, number, tick, came_us, packed_us)
+    header = _HEADER.pack(_MAGIC, body.size, source, 0, number, epoch, came_us, packed_us)
     return b"".join((header, memoryview(body)))
 
 
@@ -44,7 +44,7 @@ class Router:
         self._route = route
         behind = 0 if self._several else 1
         return Routed(
-            route.tick, tuple(self._sent), tuple((part, at + behind) for part, (at, _) in sorted(self._last.items()))
+            route.epoch, tuple(self._sent), tuple((part, at + behind) for part, (at, _) in sorted(self._last.items()))
         )
 
     def pack(
@@ -69,7 +69,7 @@ class Router:
         blobs = []
         for slot, part in _parts(records, route.routing) if len(records) else ():
             self._sent[slot] += 1
-            blob = encode(self.source, self._sent[slot], route.tick, part, came_us=came_us, packed_us=packed_us)
+            blob = encode(self.source, self._sent[slot], route.epoch, part, came_us=came_us, packed_us=packed_us)
             blobs.append((slot, blob))
         return blobs
 

@@ -37,7 +37,7 @@ class Clockwork:
     scheduled: np.ndarray
     commands: list[int]
     now_us: int
-    ticks: bool = False
+    real_time: bool = False
     epoch: int = 0
     taken: int = 0
     left: int = 0
@@ -69,7 +69,7 @@ class Clockwork:
         bins = min(self.left, _BINS_PER_EPOCH.get(self.mechanism, 4))
         pull_ms = self.spike_ms * (0.2 if self.mechanism == "runtime-restart" else 1.0) if bins else 0.0
         cold = 1 + 1.5 * np.exp(-max(0, begin_us - self.scheduled[0]) / 600_000)
-        ms["job"] = float((15 if self.ticks else 190) * cold * self.rng.normal(1, 0.02) + pull_ms)
+        ms["job"] = float((15 if self.real_time else 190) * cold * self.rng.normal(1, 0.02) + pull_ms)
         done_us = begin_us + int((ms["plan"] + ms["build"] + ms["job"]) * 1000) - 3_000
         self.now_us = done_us + 3_000 + int(ms["observe"] * 1000)
         records = self.take(begin_us, done_us)
@@ -127,7 +127,8 @@ class Clockwork:
                 "longest_pull_ms": pull_ms, "migrating": migrating, "misplaced": self.left, "negative": 0,
                 "homes": [[worker, HOSTS[worker % len(HOSTS)]] for worker in range(WORKERS)], "lost": 0,
                 "network": [[*HOSTS, bins * BIN_BYTES, pull_ms]] if bins else [],
-                "ms": {"total": sum(ms.values()), **ms, **inside}, **(self.tick(records) if self.ticks else {}),
+                "ms": {"total": sum(ms.values()), **ms, **inside},
+                **(self.in_real_time(records) if self.real_time else {}),
             }
         )  # fmt: skip
         routing = (np.arange(BINS) // (BINS // WORKERS)).astype("<u2")
@@ -141,8 +142,8 @@ class Clockwork:
             }
         )  # fmt: skip
 
-    def tick(self, records: int) -> dict[str, Any]:
-        """What the line of a tick has besides."""
+    def in_real_time(self, records: int) -> dict[str, Any]:
+        """What the line of an epoch has besides."""
         parts = {
             "to_router": 4.0,
             "route": 0.5,
@@ -191,7 +192,7 @@ def write_run(
 
     An epoch takes 203 ms, give or take a few, once warm; each epoch that moves bins takes `spike_ms` longer, and a
     restart takes four fifths of that between two epochs and one fifth in the first epoch after them. In real time a
-    tick takes 25 ms.
+    epoch takes 25 ms.
     """
     folder.mkdir(parents=True, exist_ok=True)
     begin_us, records = BEGIN_US + round_ * 600_000_000, int(seconds * rate)

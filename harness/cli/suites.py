@@ -147,7 +147,7 @@ def simulate(c: Context, **given: Any) -> None:
     """Simulate migrations under faults, all of a run drawn from its seed, until one goes wrong.
 
     "--exhaustive" runs small queries of real time instead (2 workers, 2 routers, 4 bins, 8 records, a migration, and a
-    task that dies) in every order of the events of the migration's first two ticks, those first that deviate least from
-    one fixed order, and says up to how many deviations it came. Each failure's place is tried at no deviation.
+    task that dies) in every order of the events of the migration's first two epochs, and says up to how many deviations
+    from one fixed order it came: those with fewest come first. Each failure's place is tried at no deviation.
     """
     _module(c, "tests.simulation.simulate", given)

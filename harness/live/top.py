@@ -84,9 +84,9 @@ def _head(query: str, status: dict[str, Any], metrics: dict[str, Any]) -> Iterat
     )
     latency = metrics.get("latency_ms") or {}
     told = "  ".join(f"{name} {plain(latency[name], 1)}" for name in ("p50", "p99", "max") if name in latency)
-    turns = f"  {plain(metrics['turns_per_s'])} turns/s" if metrics.get("turns_per_s") else ""
+    commits = f"  {plain(metrics['turns_per_s'])} commits/s" if metrics.get("turns_per_s") else ""
     yield (
-        f"{plain(metrics.get('rate'))} records/s{turns}  {plain(metrics['records'])} records  "
+        f"{plain(metrics.get('rate'))} records/s{commits}  {plain(metrics['records'])} records  "
         f"{plain(metrics['results'])} results  latency {f'{told} ms' if told else 'not measured'}"
     )
     yield (

@@ -168,9 +168,9 @@ def _moves(entry: dict[str, Any]) -> list[str]:
 
 
 def _pace(line: dict[str, Any]) -> str:
-    """Returns how a query goes on: how long its last epoch took, in real time how many turns its workers take."""
+    """Returns how a query goes on: how long its last epoch took, in real time how many commits its workers take."""
     if line.get("turns_per_s") is not None:
-        return f"{plain(line['turns_per_s'])} turns/s"
+        return f"{plain(line['turns_per_s'])} commits/s"
     return f"epoch {plain(line.get('epoch_ms'))} ms"
 
 

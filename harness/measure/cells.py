@@ -1,6 +1,6 @@
 """Reads a run's latency cells and epoch log into arrays; and, in real time, how long a record spends in each step.
 
-Every worker tells of a tick the mean of its records (`impls.realtime.breakdown`), and how many turns it took.
+Every worker tells of an epoch the mean of its records (`impls.realtime.breakdown`), and how many commits it took.
 """
 
 import base64
@@ -111,16 +111,16 @@ def read_epochs(path: Path) -> list[dict[str, Any]]:
 Line = Mapping[str, Any]
 
 
-def turns_of(reports: Sequence[Report]) -> int:
-    """Returns the turns that the workers took in a tick."""
+def commits_of(reports: Sequence[Report]) -> int:
+    """Returns the commits that the workers took in an epoch."""
     return sum(report.commits for report in reports)
 
 
 def breakdown_of(reports: Sequence[Report]) -> dict[str, float]:
-    """Returns a record's mean milliseconds in each step in a tick; a step that no worker tells of is absent.
+    """Returns a record's mean milliseconds in each step in an epoch; a step that no worker tells of is absent.
 
     Args:
-        reports: of the tick's workers.
+        reports: of the epoch's workers.
     """
     telling = [report for report in reports if report.records and report.breakdown]
     total = sum(report.records for report in telling)
@@ -129,9 +129,9 @@ def breakdown_of(reports: Sequence[Report]) -> dict[str, float]:
 
 
 def pace_ms(line: Line) -> float | None:
-    """Returns what tells whether a query is in its steady state: of an epoch its time, of a tick its median latency.
+    """Returns what tells whether a query is in its steady state: its time, in real time its median latency.
 
-    None for a tick without records.
+    None for an epoch without records.
     """
     if "latency_ms" in line:
         found = line["latency_ms"]
@@ -140,11 +140,11 @@ def pace_ms(line: Line) -> float | None:
 
 
 def breakdown_entry(lines: Sequence[Line], latency_ms: float | None) -> dict[str, Any] | None:
-    """Returns the latency breakdown over some ticks, as result.json has it; None where no tick tells of it.
+    """Returns the latency breakdown over some epochs, as result.json has it; None where no epoch tells of it.
 
     Args:
         lines: of the epoch log.
-        latency_ms: mean latency of the records of these ticks, None without records.
+        latency_ms: mean latency of the records of these epochs, None without records.
     """
     known = [line for line in lines if line.get("way_ms") and line["records"]]
     if not known:

@@ -185,12 +185,12 @@ def recovered_s(line: Timeline, former_peak_us: float | None, begin_us: int, unt
 
 
 _WIDTH, _HOLD, _EPOCHS_MIN, _TOLERANCE = 3, 5, 8, 1.25
-_TICK_TOLERANCE = 2.0  # medians of some 20 ms differ more than epochs of 200
+_REAL_TIME_TOLERANCE = 2.0  # medians of some 20 ms differ more than epochs of 200
 RULE = (
     f"Warm-up ends with the lead-in, or later where an epoch begins from which the median time of {_WIDTH} epochs in a "
     f"row, and of the {_HOLD - 1} next such groups, is within a factor of {_TOLERANCE} of the median over the second "
-    "half of all epochs before the first command. In real time the median latency of a tick's records stands for the "
-    f"time of an epoch, and the factor is {_TICK_TOLERANCE:g}."
+    "half of all epochs before the first command. In real time the median latency of an epoch's records stands for the "
+    f"time of an epoch, and the factor is {_REAL_TIME_TOLERANCE:g}."
 )
 
 
@@ -218,10 +218,10 @@ def warm_up(epochs: Sequence[dict[str, Any]], start_us: int, first_begin_us: int
         and (first_begin_us is None or e["end_us"] <= first_begin_us)
         and pace_ms(e) is not None
     ]
-    ticks = any("latency_ms" in e for e in epochs)
-    what, tolerance = ("ticks", _TICK_TOLERANCE) if ticks else ("epochs", _TOLERANCE)
+    real_time = any("latency_ms" in e for e in epochs)
+    tolerance = _REAL_TIME_TOLERANCE if real_time else _TOLERANCE
     if len(chosen) < _EPOCHS_MIN:
-        return WarmUp(None, f"only {len(chosen)} {what} before the first command, {_EPOCHS_MIN} are needed to judge")
+        return WarmUp(None, f"only {len(chosen)} epochs before the first command, {_EPOCHS_MIN} are needed to judge")
     times = np.array([pace_ms(e) for e in chosen], dtype=np.float64)
     reference = float(np.median(times[len(times) // 2 :]))
     rolling = np.median(np.lib.stride_tricks.sliding_window_view(times, _WIDTH), axis=1)
@@ -230,5 +230,5 @@ def warm_up(epochs: Sequence[dict[str, Any]], start_us: int, first_begin_us: int
         begin = chosen[first]["begin_us"] if first else start_us
         if near[first : first + _HOLD].all():
             return WarmUp(max(begin, start_us + lead_in_us))
-    of = "the latency of a tick" if ticks else "the time of an epoch"
+    of = "the latency of an epoch" if real_time else "the time of an epoch"
     return WarmUp(None, f"{of} did not stay near its later median of {reference:.0f} ms")

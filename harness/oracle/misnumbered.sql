@@ -1,4 +1,4 @@
--- Results of key-count that are wrong whatever their numbers count, epochs or turns: from the tables numbered and bins.
+-- Results of key-count that are wrong whatever their numbers count, epochs or commits: from the tables numbered and bins.
 
 CREATE TABLE misnumbered AS
 SELECT 'wrong' AS class, 'partition of another bin' AS why, n.epoch, n.key, n."partition", n."offset", n.worker,

@@ -122,7 +122,7 @@ Line = dict[str, Any]
 def timelines(experiment: StoredExperiment) -> list[dict[str, Any]]:
     """Returns, for one comparable run of each mechanism, what the page draws; nothing for a sweep.
 
-    Times are in seconds since the load's begin, latencies and epochs in ms. In real time epochs are ticks.
+    Times are in seconds since the load's begin, latencies and epochs in ms.
     """
     if experiment.is_sweep:
         return []
@@ -135,7 +135,7 @@ def _timeline(run: StoredRun) -> dict[str, Any]:
     return {
         "name": run.mechanism,
         "hue": theme.hue(run.mechanism),
-        "unit": "tick" if run.real_time else "epoch",
+        "unit": "epoch",
         "migrations": [[round(begin, 3), round(end, 3)] for begin, end in run.migrations()],
         **{name: [round(row[name], 3) for row in rows] for name in ("at_s", "p50", "p99", "max")},
         "epoch_s": [round(float(at), 3) for at in begins],

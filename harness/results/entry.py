@@ -96,7 +96,7 @@ class RunFiles:
     def cells(self) -> Cells:
         """The latency cells, without those of what was sent before the load."""
         cells = read_cells(self.folder / "cells.jsonl")
-        if self.mode == REAL_TIME:  # a tick's turns end at several times, of which only the last is known
+        if self.mode == REAL_TIME:  # an epoch's commits end at several times, of which only the last is known
             cells = cells.done_in_time()
         if not self.load.get("nexmark", {}).get("preload"):
             return cells

@@ -1,4 +1,4 @@
-"""The epochs of a run, in real time its ticks: in result.json by phase, and as Parquet."""
+"""The epochs of a run: in result.json by phase, and as Parquet."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -59,7 +59,7 @@ def _times(lines: Lines, name: str) -> dict[str, Any]:
 
 
 def breakdown_entries(groups: dict[str, Lines], cells: Cells) -> dict[str, Any] | None:
-    """Returns the latency breakdown in each group of ticks; None for a run in micro-batches."""
+    """Returns the latency breakdown in each group of epochs; None for a run in micro-batches."""
     if not any("way_ms" in line for lines in groups.values() for line in lines):
         return None
     return {name: breakdown_entry(lines, _mean_ms(lines, cells)) for name, lines in groups.items()}

@@ -11,10 +11,10 @@ from harness.experiment.description import Run
 from harness.experiment.schedules import plan_for
 from harness.measure.migrations import SURE, outstanding
 from harness.oracle.columns import dense_bins, hash_bins
+from harness.oracle.commits import check_commits
 from harness.oracle.native import check_native
 from harness.oracle.nexmark.run import check_nexmark
 from harness.oracle.run import CheckedRun, check_run
-from harness.oracle.turns import check_turns
 from harness.run.application import Application
 from harness.run.pipeline import disorder_ms, spark_checkpoint
 from harness.run.recorder import Recorder
@@ -37,12 +37,12 @@ def check(run: Run, folder: Path, bootstrap: str, topics: tuple[str, str], state
     log, native = spark_checkpoint(folder), run.mechanism in catalog.baselines()
     checked = CheckedRun(bootstrap, folder, bin_of, expected_migrations(run), topics, deadline_s=_DEADLINE_S)
     if experiment.workload == "nexmark":
-        how: dict[str, Any] = {"native": native, "turns": run.real_time, "disorder": disorder_ms(experiment)}
+        how: dict[str, Any] = {"native": native, "commits": run.real_time, "disorder": disorder_ms(experiment)}
         return check_nexmark(checked, log, query=experiment.query, by_results=experiment.by_results, **how)
     if native:
         return check_native(checked, log, preloaded=experiment.keys, each=run.real_time)
     if run.real_time:
-        return check_turns(checked, None if "redis" in catalog.options(run.mechanism) else state)
+        return check_commits(checked, None if "redis" in catalog.options(run.mechanism) else state)
     return check_run(checked, log)
 
 

@@ -24,7 +24,7 @@ from impls import catalog
 from impls.driver.arrivals import asking
 from impls.driver.observed import OnEvent, OnLine
 from impls.errors import StateError
-from impls.mechanisms.native_spark.ticks import BinlessQuery, Ends, Ticks
+from impls.mechanisms.native_spark.intervals import BinlessQuery, Ends, Intervals
 
 _POLL_S = 0.05
 _FILL_DEADLINE_S = 1_200.0
@@ -32,7 +32,7 @@ _STILL_S = 2.0
 
 
 class EngineQuery(BinlessQuery):
-    """A job of another engine; a supervisor thread starts it, has it rescaled, and tells of ticks by its topics.
+    """A job of another engine; a supervisor thread starts it, has it rescaled, and tells of intervals by its topics.
 
     A count has a result for every record, so results say how far it is. Of another query it is known which offsets its
     consumer group has committed: with a checkpoint, behind which all results of the records before are sent.
@@ -45,7 +45,7 @@ class EngineQuery(BinlessQuery):
     ):  # fmt: skip
         super().__init__(engine.name, workers, bins, on_event)
         self._engine, self._job = engine, job
-        self._ticks, self._ends = Ticks(on_epoch), Ends(job.bootstrap, job.topics[0], job.results)
+        self._intervals, self._ends = Intervals(on_epoch), Ends(job.bootstrap, job.topics[0], job.results)
         self._rescaling: tuple[str, int, Future[None]] | None = None
         self._taken_in: Callable[[], bool] | None = None  # of a query that is no count
         self._settled = False
@@ -60,9 +60,9 @@ class EngineQuery(BinlessQuery):
         return self._pending is not None or self._rescaling is not None or self._base >= 0
 
     def status(self) -> dict[str, Any]:
-        """Returns tick, workers, whether a rescale is under way, whether all input has had its effect (settled)."""
+        """Returns interval, workers, whether a rescale is under way, whether all input has had its effect (settled)."""
         with self._lock:
-            return self._status(self._ticks.number, settled=self._settled)
+            return self._status(self._intervals.number, settled=self._settled)
 
     def pids(self) -> dict[str, int]:
         """Returns the ids of the engine's processes."""
@@ -80,7 +80,7 @@ class EngineQuery(BinlessQuery):
             while not self._stopping:
                 self._engine.check()
                 self._follow()
-                if self._ticks.due():
+                if self._intervals.due():
                     self._tell()
                 time.sleep(_POLL_S)
         except Exception as error:
@@ -117,7 +117,7 @@ class EngineQuery(BinlessQuery):
         with self._lock:
             if self._pending is not None:
                 id_, workers = self._pending
-                self._on_event("migration_begin", {"id": id_, "epoch": self._ticks.number + 1, "label": ""})
+                self._on_event("migration_begin", {"id": id_, "epoch": self._intervals.number + 1, "label": ""})
                 if self._engine.stops:
                     self._on_event("query_stop", {})
                 done = self._pool.submit(self._engine.rescale, workers)
@@ -130,7 +130,7 @@ class EngineQuery(BinlessQuery):
                 self._base = results
 
     def _tell(self) -> None:
-        """Tells of the tick that ends now; the first one behind a rescale that has results ends the migration."""
+        """Tells of the interval that ends now; the first one behind a rescale that has results ends the migration."""
         arrived, results = self._ends.now()
         if (arrived, results) != self._known:
             self._known, self._changed_s = (arrived, results), time.monotonic()
@@ -141,9 +141,9 @@ class EngineQuery(BinlessQuery):
             if self._base >= 0 and (results > self._base or results >= arrived):
                 ended, self._base = self._ended_id, -1
         # repeats count, until what they repeat is passed
-        done = max(min(arrived, results), self._ticks.done) if counts else arrived
+        done = max(min(arrived, results), self._intervals.done) if counts else arrived
         moved = (self._bins, 0) if ended is not None else (0, 0)
-        self._ticks.tell(arrived, done, workers=self._workers, moved=moved, ended=ended)
+        self._intervals.tell(arrived, done, workers=self._workers, moved=moved, ended=ended)
 
 
 _PRELOAD = "-preload"

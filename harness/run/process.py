@@ -49,7 +49,7 @@ from impls.operators.nexmark import QUERIES
 
 _FIRST_EPOCH_DEADLINE_S = 300.0
 _DRAIN_DEADLINE_S = 180.0
-_QUIET_S, _QUIET_TICKS = 3.0, 8  # in real time a record is on its way for less; on a busy machine ticks are long
+_QUIET_S, _QUIET_EPOCHS = 3.0, 8  # in real time a record is on its way for less; on a busy machine epochs are long
 _GO_DEADLINE_S = 600.0
 
 
@@ -59,7 +59,7 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
     if run.mechanism in catalog.baselines():
         begin_anew(folder)  # nothing tells which records of its preload are in its state
     resumed = (folder / "load.json").exists()
-    recorder = Recorder(folder, ticks=run.real_time and run.mechanism not in catalog.baselines())
+    recorder = Recorder(folder, real_time=run.real_time and run.mechanism not in catalog.baselines())
     progress = Progress(recorder, cancelled=cancelled)
     disturbance = Disturbance(run, folder)
     with ExitStack() as stack:
@@ -198,15 +198,15 @@ class _Course:
         self._wait(taken_in, f"{records} records to be taken in", _FIRST_EPOCH_DEADLINE_S)
 
     def _still(self) -> Callable[[], bool]:
-        """Returns what says whether records were applied, and then none for a while and for some ticks."""
-        last, since, tick = -1, 0.0, 0
+        """Returns what says whether records were applied, and then none for a while and for some epochs."""
+        last, since, epoch = -1, 0.0, 0
 
         def still() -> bool:
-            nonlocal last, since, tick
+            nonlocal last, since, epoch
             records, now = self.progress.recorder.records, self.query.status()["epoch"]
             if records != last:
-                last, since, tick = records, time.monotonic(), now
-            return records > 0 and time.monotonic() - since >= _QUIET_S and now - tick >= _QUIET_TICKS
+                last, since, epoch = records, time.monotonic(), now
+            return records > 0 and time.monotonic() - since >= _QUIET_S and now - epoch >= _QUIET_EPOCHS
 
         return still
 
@@ -238,7 +238,7 @@ class _Course:
         if nexmark is not None:  # its epochs count the events that its query reads, which are fewer than were sent
             self._await_consumed(load["records"] + nexmark["preload"])
 
-        still = self._still()  # a worker that dies in real time cannot report what it has applied since the last tick
+        still = self._still()  # a worker that dies in real time cannot report what it has applied since the last epoch
 
         def drained() -> bool:
             status = self.query.status()

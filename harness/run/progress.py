@@ -26,7 +26,7 @@ class Cancelled(Exception):  # noqa: N818 - asked for, not a failure
 
 
 def line_of(
-    recorder: Recorder, phase: str, *, rate: float | None, due: int | None, turns: float | None = None
+    recorder: Recorder, phase: str, *, rate: float | None, due: int | None, commits: float | None = None
 ) -> dict[str, Any]:
     """Returns the line of a second, as JSON has it; what is not known yet is None.
 
@@ -35,7 +35,7 @@ def line_of(
         phase: what the run does; when it is checked nothing is processed any more.
         rate: records applied per second, over the last second.
         due: records whose scheduled time has come; None where nothing is scheduled.
-        turns: of all workers per second, in real time; None in micro-batches.
+        commits: of all workers per second, in real time; None in micro-batches.
     """
     last, records = recorder.last, recorder.records
     over = phase == _OVER  # the line stays the last one while the oracle is at work
@@ -46,7 +46,7 @@ def line_of(
         "lag": None if over or due is None else max(0, due - records),
         "epoch": last.get("epoch"),
         "epoch_ms": last.get("ms", {}).get("total"),
-        "turns_per_s": None if over else turns,
+        "turns_per_s": None if over else commits,
         "phases_ms": {name: ms for name, ms in last.get("ms", {}).items() if name != "total"},
         "misplaced": last.get("misplaced"),
         "moved_bins": recorder.moved_bins,
@@ -71,15 +71,15 @@ class Progress:
     _last_line_s: float = 0.0
     _counted: tuple[float, int, int] | None = None
     _rate: float | None = None
-    _turns: float | None = None
+    _commits: float | None = None
 
     def say(self, phase: str) -> None:
         """Enters a phase."""
         self.phase = phase
         self._last_line_s = 0.0
-        self.tick()
+        self.beat()
 
-    def tick(self) -> None:
+    def beat(self) -> None:
         """Tells the numbers when a second has passed; raises Cancelled when the run is cut off."""
         if self.cancelled.is_set():
             raise Cancelled
@@ -87,22 +87,22 @@ class Progress:
             return
         self._last_line_s = time.monotonic()
         rate, due = self._measured(), self.due() if self.due else None
-        line = line_of(self.recorder, self.phase, rate=rate, due=due, turns=self._turns)
+        line = line_of(self.recorder, self.phase, rate=rate, due=due, commits=self._commits)
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
 
     def _measured(self) -> float | None:
         """Returns records applied per second since the last line; that of the last line if it was just sent."""
-        before, now = self._counted, (time.monotonic(), self.recorder.records, self.recorder.turns)
+        before, now = self._counted, (time.monotonic(), self.recorder.records, self.recorder.commits)
         if before is None or now[0] - before[0] >= _RATE_OVER_S:
             self._rate = None if before is None else (now[1] - before[1]) / (now[0] - before[0])
-            self._turns = None if before is None or not now[2] else (now[2] - before[2]) / (now[0] - before[0])
+            self._commits = None if before is None or not now[2] else (now[2] - before[2]) / (now[0] - before[0])
             self._counted = now
         return self._rate
 
     def wait_for(self, done: Callable[[], bool], what: str, deadline_s: float) -> None:
         """Waits until done(), telling meanwhile; raises StateError that names `what` when the deadline passes."""
-        wait_for(done, what, deadline_s, tend=self.tick)
+        wait_for(done, what, deadline_s, tend=self.beat)
 
 
 _SHOWN = ("latency_steady_p50_ms", "latency_migrating_max_ms", "migration_s")

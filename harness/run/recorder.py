@@ -10,7 +10,7 @@ import numpy as np
 
 from generators.clock import now_us
 from harness.files import JsonLines, read_lines
-from harness.measure.cells import breakdown_of, encode_cells, read_epochs, turns_of
+from harness.measure.cells import breakdown_of, commits_of, encode_cells, read_epochs
 from harness.measure.hosts import hosts_line
 from impls.driver.epochs import EpochRecord
 from impls.protocol.events import MigrationBegun
@@ -18,11 +18,11 @@ from impls.protocol.report import PARTS, PHASES
 from impls.worker.cells import percentiles_ms
 
 
-def _tick_line(record: EpochRecord) -> dict[str, Any]:
-    """Returns what only the line of a tick has: turns, latency breakdown, median latency of its records."""
+def _real_time_line(record: EpochRecord) -> dict[str, Any]:
+    """Returns what only the line of an epoch in real time has: commits, latency breakdown, median latency."""
     percentiles = percentiles_ms(list(record.cells.values()))
     return {
-        "turns": turns_of(record.reports),
+        "turns": commits_of(record.reports),
         "way_ms": breakdown_of(record.reports),
         "latency_ms": round(percentiles["p50"], 3) if percentiles else None,
     }
@@ -81,11 +81,11 @@ _NO_REPORTS = {"results": 0, "queued": 0, "lmdb_bytes": 0, "longest_pull_ms": 0.
 class Recorder:
     """Takes epochs and events of the running query; every method may be called from any thread.
 
-    With `ticks` the epochs are the ticks of a query in real time, whose lines say more.
+    With `real_time` the lines say more.
     """
 
-    def __init__(self, folder: Path, *, ticks: bool = False):
-        self._ticks = ticks
+    def __init__(self, folder: Path, *, real_time: bool = False):
+        self._real_time = real_time
         self._story_epochs = {line["epoch"]: line for line in read_epochs(folder / "epochs.jsonl")}  # of a resumed run
         self._story_events = read_lines(folder / "events.jsonl")
         self._epochs = JsonLines(folder / "epochs.jsonl")
@@ -95,14 +95,14 @@ class Recorder:
         self._lock = threading.Lock()
         self._recent: deque[tuple[float, np.ndarray]] = deque(maxlen=1024)
         self.last: dict[str, Any] = {}
-        self.turns = 0  # in real time, since this process began
+        self.commits = 0  # in real time, since this process began
         self._records: int = sum(line["records"] for line in self._story_epochs.values())
         self.moved_bins = self.moved_bytes = self.epochs = 0
         self.planned_bins = self.planned_bytes = 0  # what the commands of this process asked to move
 
     def on_epoch(self, record: EpochRecord) -> None:
         """Writes an epoch's line, its latency cells, its plan and the migrations that it began or ended."""
-        line = _epoch_line(record) | (_tick_line(record) if self._ticks else {})
+        line = _epoch_line(record) | (_real_time_line(record) if self._real_time else {})
         with self._lock:
             self._epochs.write(line)
             self._plans.write(record.written.to_json())
@@ -140,7 +140,7 @@ class Recorder:
         self.moved_bytes += line["moved_bytes"]
         total = {"total": line["ms"]["total"]}
         self._records += line["records"] - self._story_epochs.get(line["epoch"], {}).get("records", 0)
-        self.turns += line.get("turns", 0)
+        self.commits += line.get("turns", 0)
         told = (*_TOLD, "latency_ms") if "latency_ms" in line else _TOLD
         self._story_epochs[line["epoch"]] = {"ms": total, **{name: line[name] for name in told}}
         self._recent.extend((time.monotonic(), part) for part in cells)

@@ -80,12 +80,10 @@ def _checksum(base: Base) -> int:
     return zlib.crc32(json.dumps([base.query, base.epoch, base.controller], separators=(",", ":")).encode())
 
 
-FORMAT = 4  # 3: results go to partitions by ranges of bins; 4: the operator's identity
-_WITHOUT_IDENTITY = 3
+FORMAT = 5  # up to 4 were those of version 0.1.0 and before
 BASE_EPOCHS = 500
 BASE_BYTES = 16 << 20  # of journals; with 16,384 bins, all in use, that is 45 epochs
 _OF_OPERATOR = "operator."
-_MODE = "mode"
 _JOURNALS = ("plan", "observed", "commands")
 MADE = ("query.json", *(f"{name}.log" for name in _JOURNALS), "generation", "lock")  # by the first opening
 _MORE = "journals.json"  # names of journals that not every query has
@@ -96,8 +94,7 @@ class Checkpoint:
 
     Every opening takes the next generation number, which plans and environments carry; lower ones are refused there.
 
-    A folder goes on with equal `settings` and an operator of equal class and identity; one of format 3, which has no
-    identity, takes the operator's at its next start.
+    A folder goes on with equal `settings` and an operator of equal class and identity.
 
     With `fsync`, what is durable survives the failure of the host too.
 
@@ -236,20 +233,14 @@ class Checkpoint:
             stored, query, version = data["settings"], str(data["query"]), data["format"]
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(f"The checkpoint {self.folder} is corrupt: {path.name} is damaged: {ADVICE}.") from error
-        if version not in {FORMAT, _WITHOUT_IDENTITY}:
-            raise UsageError(f"The checkpoint {self.folder} has format {version}; this version reads {FORMAT}.")
-        stored = {**({_MODE: "micro-batch"} if _MODE in settings else {}), **stored}  # it had no other once
-        if version == _WITHOUT_IDENTITY:  # what it does not say is what this start says
-            stored = {**{name: value for name, value in settings.items() if name.startswith(_OF_OPERATOR)}, **stored}
+        if version != FORMAT:
+            raise UsageError(_of_another_version(self.folder, version))
         for name in (*settings, *(name for name in stored if name.startswith(_OF_OPERATOR) and "operator" in settings)):
             if stored.get(name) != settings.get(name):
                 raise UsageError(
                     f"The checkpoint {self.folder} was made with {name}={stored.get(name)}, not {settings.get(name)}: "
                     "use the same setting or another checkpoint."
                 )
-        if version == _WITHOUT_IDENTITY:
-            data = {**data, "format": FORMAT, "settings": stored}
-            replace_bytes(path, json.dumps(data, indent=1).encode(), fsync=self.fsync)
         return query
 
     def _next_generation(self) -> int:
@@ -260,6 +251,14 @@ class Checkpoint:
             raise UsageError(f"The file {path} is damaged: {ADVICE}.") from error
         replace_bytes(path, str(generation).encode(), fsync=self.fsync)
         return generation
+
+
+def _of_another_version(folder: Path, version: object) -> str:
+    """Returns why a checkpoint of another format is refused, and what to do about it."""
+    found = f"The checkpoint {folder} has format {version}; this version reads {FORMAT}"
+    if not isinstance(version, int) or version > FORMAT:
+        return f"{found}."
+    return f"{found}: finish the query with rescale-bench 0.1.0, or start it with a new checkpoint and state folder."
 
 
 def _more_journals(folder: Path) -> list[str]:

@@ -38,7 +38,7 @@ class _Recent:
     begin: float
     end: float
     records: dict[int, int]
-    turns: int
+    commits: int
     cells: list[NDArray[np.void]]
 
 
@@ -63,14 +63,14 @@ class Metrics:
         end = self._clock()
         begin = end - sum(record.ms.values()) / 1e3
         records = {report.worker: report.records for report in record.reports}
-        turns = sum(report.commits for report in record.reports)
+        commits = sum(report.commits for report in record.reports)
         with self._lock:
             self._begin_migrations(record, begin)
             for name, value in _counted(record.reports).items():
                 self._sums[name] += value
             self._end_migrations(record, end)
             self._last = record
-            self._recent.append(_Recent(begin, end, records, turns, list(record.cells.values())))
+            self._recent.append(_Recent(begin, end, records, commits, list(record.cells.values())))
             while self._recent[0].end < end - _WINDOW_S:
                 self._recent.popleft()
             self._events.extend({"at_us": record.end_us, "text": sentence} for sentence in told(record))
@@ -135,7 +135,7 @@ class Metrics:
             span = max(now - recent[0].begin, 1e-3) if recent else _WINDOW_S
             metrics |= _of_epoch(last) | {
                 "rate": round(sum(sum(epoch.records.values()) for epoch in recent) / span, 1),
-                "turns_per_s": round(turns / span, 1) if (turns := sum(epoch.turns for epoch in recent)) else None,
+                "turns_per_s": round(sum(epoch.commits for epoch in recent) / span, 1) or None,
                 "latency_ms": percentiles_ms([cells for epoch in recent for cells in epoch.cells]),
                 "migration": self._migration and {**self._migration, **self._moved(now), "left": last.misplaced},
                 "last_migration": self._ended,

@@ -1,4 +1,4 @@
-"""What readers of a query's results depend on: how many partitions a topic has, and whether results name the query."""
+"""What readers of a query's results depend on: how many partitions a topic has."""
 
 import json
 from pathlib import Path
@@ -10,11 +10,8 @@ from impls.errors import ADVICE, UsageError
 _FILE = "outputs.json"
 
 
-def keep_outputs(own: Path, topic: str, partitions: int, *, begins: bool, fsync: bool = False) -> bool:
-    """Notes with how many partitions a query sends results to a topic, and returns whether they name the query.
-
-    Repeats are found partition by partition, by numbers. Those of version 0.1.0 do not name the query, and what a
-    checkpoint of that version sends again must have the numbers that it had.
+def keep_outputs(own: Path, topic: str, partitions: int, *, begins: bool, fsync: bool = False) -> None:
+    """Notes with how many partitions a query sends results to a topic: repeats are found partition by partition.
 
     Args:
         own: this project's part of the checkpoint.
@@ -29,10 +26,10 @@ def keep_outputs(own: Path, topic: str, partitions: int, *, begins: bool, fsync:
     """
     path = own / _FILE
     try:
-        known: dict[str, Any] = {"named": begins, "partitions": {}}
+        known: dict[str, Any] = {"partitions": {}}
         if path.exists() and not begins:
             known = json.loads(path.read_bytes())
-        named, topics = bool(known["named"]), dict(known["partitions"])
+        topics = dict(known["partitions"])
     except (ValueError, TypeError, KeyError) as error:
         raise UsageError(f"The file {path} is damaged: {ADVICE}.") from error
     before = topics.setdefault(topic, partitions)
@@ -41,5 +38,4 @@ def keep_outputs(own: Path, topic: str, partitions: int, *, begins: bool, fsync:
             f"This query has sent results to {before} partitions of {topic}, not {partitions}: readers would take what "
             f"is sent again for new. Give Output partitions={before}, or another topic."
         )
-    replace_bytes(path, json.dumps({"named": named, "partitions": topics}).encode(), fsync=fsync)
-    return named
+    replace_bytes(path, json.dumps({"partitions": topics}).encode(), fsync=fsync)

@@ -14,9 +14,9 @@ PORT_MAX = 65_535
 _GAUGES = (
     ("rescale_records_per_second", "Records applied per second, over the last second or seconds.", "rate", 1.0),
     ("rescale_lag_records", "Records whose scheduled time has come and that are not applied yet.", "lag", 1.0),
-    ("rescale_epoch_number", "Number of the last epoch; in real time of the last tick.", "epoch", 1.0),
-    ("rescale_epoch_seconds", "Time that the last epoch took; in real time the last tick.", "epoch_ms", 1e-3),
-    ("rescale_turns_per_second", "Turns of all workers per second, in real time.", "turns_per_s", 1.0),
+    ("rescale_epoch_number", "Number of the last epoch.", "epoch", 1.0),
+    ("rescale_epoch_seconds", "Time that the last epoch took.", "epoch_ms", 1e-3),
+    ("rescale_turns_per_second", "Commits of all workers per second, in real time.", "turns_per_s", 1.0),
     ("rescale_planned_bins", "Bins that the commands so far asked to move.", "planned_bins", 1.0),
     ("rescale_planned_bytes", "Bytes of state in the bins that commands asked to move.", "planned_bytes", 1.0),
     ("rescale_misplaced_bins", "Bins that are not yet where the last command wants them.", "misplaced", 1.0),

@@ -50,7 +50,7 @@ def _key_codec(schema: StructType, where: str) -> KeyCodec:
 
 
 class Handle(StatefulProcessorHandle):
-    """The handle of a processor for one turn; pyspark's classes of state are those that it returns.
+    """The handle of a processor for one input; pyspark's classes of state are those that it returns.
 
     Attributes:
         phase: what the processor is at; state variables are made in CREATED (on the driver PRE_INIT), timers are for

@@ -1,4 +1,4 @@
-"""A processor as a keyed operator: one for time mode none, and one whose turns have timers."""
+"""A processor as a keyed operator: one for time mode none, and one whose inputs have timers."""
 
 import json
 from collections.abc import Iterable, Sequence

@@ -29,7 +29,7 @@ _FAMILIES = (encoding.VALUE, encoding.LIST, encoding.ITEM, encoding.MAP)
 
 @dataclass(frozen=True)
 class Times:
-    """What a processor knows of time in a turn.
+    """What a processor knows of time in an input.
 
     Attributes:
         now: processing time, ms.
@@ -46,7 +46,7 @@ class Program:
 
     Attributes:
         name: of the processor's class, for errors.
-        processor: the processor, pickled: a turn begins with a new copy, as a task of Spark's does.
+        processor: the processor, pickled: an input begins with a new copy, as a task of Spark's does.
         key: schema of the grouping key.
         names: columns of the input; records have them as c0, c1, ...
         places: which of them are the grouping key.
@@ -104,12 +104,12 @@ class Program:
         return self.schemas[text]
 
     def collector(self) -> Rows | Frames:
-        """Returns what takes the output of a turn."""
+        """Returns what takes the output of an input."""
         return Frames(self.output, self.settings) if self.pandas else Rows(self.output)
 
 
 class Life:
-    """One life of a processor, with the state of the keys of one turn; close() ends it.
+    """One life of a processor, with the state of the keys of one input; close() ends it.
 
     An exception of the user's code goes through as it is, with a note that names the key.
 
@@ -148,7 +148,7 @@ class Life:
         """Gives the timers of bins up to a time, ms, to the processor, in order of (time, bin, key).
 
         As in Spark these are those set when the first one goes off: one that is set meanwhile goes off with the next
-        turn, and one that is deleted meanwhile goes off too.
+        input, and one that is deleted meanwhile goes off too.
         """
         due = sorted(timer for bin_ in bins for timer in self._due(bin_, until))
         self._handle.phase = Phase.DATA_PROCESSED

@@ -1,4 +1,4 @@
-"""What the state variables of a processor share in a turn: the entries, the key at work, processing time."""
+"""What the state variables of a processor share in an input: the entries, the key at work, processing time."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ _NO_KEY = "[STATE_STORE_UNSUPPORTED_OPERATION] There is no grouping key here: st
 
 
 class Scope:
-    """What all state variables of a processor share in a turn: the entries, the key at work, processing time.
+    """What all state variables of a processor share in an input: the entries, the key at work, processing time.
 
     Attributes:
         entries: those of the worker's bins.

@@ -1,4 +1,4 @@
-"""The driver's side of a session of real-time mode: who is told what, and when a tick is done. Pure."""
+"""The driver's side of a session of real-time mode: who is told what, and when an epoch is done. Pure."""
 
 from collections.abc import Iterable
 
@@ -15,28 +15,28 @@ from impls.protocol.session import (
     Final,
     Hello,
     Marks,
+    NewEpoch,
     Role,
     Route,
     Routed,
     Said,
     Say,
-    Tick,
 )
 
 
 class Coordinator:
-    """begin() a tick; joined(), left() and heard() as tasks come, go and speak; each returns what to say.
+    """begin() an epoch; joined(), left() and heard() as tasks come, go and speak; each returns what to say.
 
-    A new session, be it the next batch or a query that was started again, replaces the one before; the tick under way
+    A new session, be it the next batch or a query that was started again, replaces the one before; the epoch under way
     goes on with it.
 
     Attributes:
         hello: the tasks of the session there are, by role and index.
         unclosed: workers whose processes may write or send, also those that are not connected any more.
-        ended: what workers of the plan have ended the tick with.
+        ended: what workers of the plan have ended the epoch with.
         failed: the error with which a task of this session has ended, None while there is none.
         needed: by partition of the input, the first offset of which a batch that comes again has to bring the record.
-        timers_wait: a worker has said `Due` since the tick began.
+        timers_wait: a worker has said `Due` since the epoch began.
     """
 
     def __init__(self) -> None:
@@ -50,19 +50,19 @@ class Coordinator:
         self._order: EpochOrder | None = None
         self._session = ("", -1)
         self._ended_runs: set[str] = set()
-        self._begun = False  # this session knows the tick
-        self._settled = False  # the session's workers have ended a tick of the same routing
+        self._begun = False  # this session knows the epoch
+        self._settled = False  # the session's workers have ended an epoch of the same routing
         self._route: Route | None = None  # what the routers of this session have been told last
         self._switched: dict[int, Routed] = {}
 
     @property
     def done(self) -> bool:
-        """Whether every worker of the plan has ended the tick."""
+        """Whether every worker of the plan has ended the epoch."""
         return self._order is not None and len(self.ended) == self._order.written.workers
 
     @property
     def due(self) -> int | None:
-        """Time of the earliest timer when the tick ended, None where there is none."""
+        """Time of the earliest timer when the epoch ended, None where there is none."""
         return min((ended.due for ended in self.ended.values() if ended.due is not None), default=None)
 
     @property
@@ -82,7 +82,7 @@ class Coordinator:
         return sorted({hello.pid for hello in self.hello.values() if hello.role == "worker"})
 
     def begin(self, order: EpochOrder) -> list[Say]:
-        """Begins a tick; one that has begun goes on, also in a session that has joined since and knows it already."""
+        """Begins an epoch; one that has begun goes on, also in a session that has joined since and knows it already."""
         if self._order is None or order.written.epoch != self._order.written.epoch:
             self.ended, self._begun, self.timers_wait = {}, False, False
         self._order = order
@@ -116,7 +116,7 @@ class Coordinator:
         return self._tell()
 
     def _replace(self, session: tuple[str, int]) -> None:
-        """Begins another session; workers that have ended the tick answer again, see `impls.worker.reports`."""
+        """Begins another session; workers that have ended the epoch answer again, see `impls.worker.reports`."""
         self._session = session
         if not self.done:
             self.ended = {}
@@ -138,7 +138,7 @@ class Coordinator:
             self.failed = said if self.failed is None and isinstance(said, Failed) else self.failed
             self.timers_wait = self.timers_wait or isinstance(said, Due)
             return []
-        if self._order is None or said.tick != self._order.written.epoch or not self._begun:
+        if self._order is None or said.epoch != self._order.written.epoch or not self._begun:
             return []
         if isinstance(said, Routed):
             self._switched[index] = said
@@ -146,7 +146,7 @@ class Coordinator:
         if isinstance(said, Final):
             return [Say("worker", worker, said) for worker in self._workers()]
         if said.worker != index:
-            raise StateError(f"The {role} {index} ends the tick {said.tick} for worker {said.worker}.")
+            raise StateError(f"The {role} {index} ends the epoch {said.epoch} for worker {said.worker}.")
         self.ended[said.worker] = said
         if self.done:
             for routed in self._switched.values():
@@ -154,16 +154,16 @@ class Coordinator:
         return []
 
     def _workers(self) -> range:
-        assert self._order is not None, "a tick has begun"
+        assert self._order is not None, "an epoch has begun"
         return range(self._order.written.workers)
 
     def _tell(self) -> list[Say]:
-        """Tells a complete session the tick that has begun."""
+        """Tells a complete session the epoch that has begun."""
         order = self._order
         if order is None or self._begun or not self.complete or order.written.workers > self.slots or self.done:
             return []
         self._begun, self._switched = True, {}
-        said = [Say("worker", worker, Tick(order)) for worker in self._workers()]
+        said = [Say("worker", worker, NewEpoch(order)) for worker in self._workers()]
         plan = order.written.plan
         route = Route(order.written.epoch, plan.routing)  # standbys are kept up from the changelog
         self._settled = self._route is not None and np.array_equal(self._route.routing, route.routing)
@@ -175,12 +175,12 @@ class Coordinator:
 
     def _marks(self) -> list[Say]:
         """Tells every worker what to wait for, once all routers have switched."""
-        assert self._order is not None, "a tick has begun"
+        assert self._order is not None, "an epoch has begun"
         if set(self._switched) != set(self._routers()) or not self.complete:
             return []
-        tick = self._order.written.epoch
+        epoch = self._order.written.epoch
         counts = {
             worker: tuple((index, routed.sent[worker]) for index, routed in sorted(self._switched.items()))
             for worker in self._workers()
         }
-        return [Say("worker", worker, Marks(tick, count, self._settled)) for worker, count in counts.items()]
+        return [Say("worker", worker, Marks(epoch, count, self._settled)) for worker, count in counts.items()]

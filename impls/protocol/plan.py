@@ -109,8 +109,7 @@ class WrittenPlan:
     def from_json(cls, data: dict[str, Any]) -> "WrittenPlan":
         """Reads what `to_json` wrote."""
         decided = {field.name: data[field.name] for field in fields(EpochPlan) if field.name in data}
-        standbys = data.get("standbys", data.get("shadows", ()))  # as 0.1.0 named them
-        decided |= {"replicas": tuple(map(tuple, data["replicas"])), "standbys": tuple(map(tuple, standbys))}
+        decided |= {"replicas": tuple(map(tuple, data["replicas"])), "standbys": tuple(map(tuple, data["standbys"]))}
         decided["routing"] = array_of(data["routing"], "<u2").astype(np.int32)
         decided |= {"pulls": tuple(Pull(*pull) for pull in data["pulls"]), "hold": tuple(data["hold"])}
         values = {field.name: data[field.name] for field in fields(cls) if field.name in data}

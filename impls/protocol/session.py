@@ -1,16 +1,15 @@
 """What driver and long-lived tasks say to each other in real-time mode.
 
-A tick goes in this course, a version of Megaphone's (Hoffmann et al., VLDB 2019, section 4) whose timestamps are the
+An epoch goes in this course, a version of Megaphone's (Hoffmann et al., VLDB 2019, section 4) whose timestamps are the
 blobs of a channel. Every worker gets the order, every router the routing. A router switches at once and says how many
 blobs each worker has been sent until then. From these *marks* a worker knows when nothing more comes to it by the old
-routing: then its bins that moved away are *final*, their new owners pull them, and the tick ends.
+routing: then its bins that moved away are *final*, their new owners pull them, and the epoch ends.
 
-Behind the tick every record that a router sent before it switched is applied, or queued for good: nobody needs it
+Behind the epoch every record that a router sent before it switched is applied, or queued for good: nobody needs it
 again when the batch comes once more.
 
 A *session* is the set of tasks of one Spark batch: F tasks (*routers*), one per partition of the source, and S tasks
-(*workers*), one per slot. All of them are connected to the driver. A *tick* of the driver is an epoch of the
-controller.
+(*workers*), one per slot. All of them are connected to the driver.
 """
 
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ class Hello:
         batch: Spark's number of the batch.
         pid: the worker's process; a router's is 0, as it runs in the JVM of the driver.
         stage: number of its stage in Spark.
-        started: when the worker's process began, in clock ticks since the host did; 0 where that is not known.
+        started: when the worker's process began, in clock epochs since the host did; 0 where that is not known.
     """
 
     role: Role
@@ -56,47 +55,47 @@ class Route:
     """Driver to F: from the next blob on, route by this.
 
     Attributes:
-        tick: the tick whose routing it is.
+        epoch: the epoch whose routing it is.
         routing: worker of each bin, shape (bins,).
     """
 
-    tick: int
+    epoch: int
     routing: NDArray[np.int32]
 
 
 @dataclass(frozen=True)
 class Routed:
-    """F to driver: it routes by the tick's routing now.
+    """F to driver: it routes by the epoch's routing now.
 
     Attributes:
-        tick: that of the `Route`.
+        epoch: that of the `Route`.
         sent: blobs that it sent to each slot in this session until then.
         next: (partition of the input, offset behind its last record in those blobs).
     """
 
-    tick: int
+    epoch: int
     sent: tuple[int, ...]
     next: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
-class Tick:
-    """Driver to S: a tick begins, this is its order."""
+class NewEpoch:
+    """Driver to S: an epoch begins, this is its order."""
 
     order: EpochOrder
 
 
 @dataclass(frozen=True)
 class Marks:
-    """Driver to S: how many blobs every F sent to it before it routed by the tick's routing.
+    """Driver to S: how many blobs every F sent to it before it routed by the epoch's routing.
 
     Attributes:
-        tick: the tick.
+        epoch: the epoch.
         counts: (index of F, blobs).
-        settled: the tick before had the same routing, so every worker is final already.
+        settled: the epoch before had the same routing, so every worker is final already.
     """
 
-    tick: int
+    epoch: int
     counts: tuple[tuple[int, int], ...]
     settled: bool = False
 
@@ -105,23 +104,23 @@ class Marks:
 class Final:
     """S to driver, and from there to all S: the worker has applied and committed all blobs that its marks count."""
 
-    tick: int
+    epoch: int
     worker: int
 
 
 @dataclass(frozen=True)
 class Ended:
-    """S to driver: the worker has ended the tick.
+    """S to driver: the worker has ended the epoch.
 
     Attributes:
-        tick: the tick.
+        epoch: the epoch.
         worker: its number.
         report: `Report.to_json()`.
         cells: latency cells, dtype `impls.worker.cells.CELL`.
         due: time of the earliest timer of its bins, None where there is none.
     """
 
-    tick: int
+    epoch: int
     worker: int
     report: bytes
     cells: bytes
@@ -132,7 +131,7 @@ class Ended:
 class Due:
     """S to driver: a partition of the input has come to the time of the worker's earliest timer.
 
-    The next tick takes in how far the input is, and the one behind it runs the timer.
+    The next epoch takes in how far the input is, and the one behind it runs the timer.
     """
 
     worker: int
@@ -140,7 +139,7 @@ class Due:
 
 @dataclass(frozen=True)
 class Alive:
-    """S to driver, at most once a second: the worker goes on with a tick that takes long, as one that is rebuilt does.
+    """S to driver, at most once a second: the worker goes on with an epoch that takes long, as when it is rebuilt.
 
     It follows a step of the work and no clock, so a worker that hangs does not say it.
     """
@@ -180,4 +179,4 @@ class Say:
 
     role: Role
     index: int
-    message: Route | Tick | Marks | Final
+    message: Route | NewEpoch | Marks | Final

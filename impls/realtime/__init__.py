@@ -1,1 +1,1 @@
-"""Real-time mode without Spark: long-lived tasks that route and own state, turn by turn, and the driver's side."""
+"""Real-time mode without Spark: long-lived tasks that route and own state, commit by commit, and the driver's side."""

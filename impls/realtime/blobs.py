@@ -1,4 +1,4 @@
-"""Blobs, the records of one worker as a single value, and how they wait for the worker's next turn.
+"""Blobs, the records of one worker as a single value, and how they wait for the worker's next commit.
 
 A blob is a header and one Arrow record batch without its schema. The routers make them, in the JVM
 (`impls/spark/realtime/Packer.java`).
@@ -26,7 +26,7 @@ class Blob:
     Attributes:
         source: index of the F task.
         number: counts from 1 for each F and worker in a session.
-        tick: the tick by whose routing the records were routed.
+        epoch: the epoch by whose routing the records were routed.
         table: the records, with the columns that `impls.spark.columns.prepared` makes.
         came_us: when the records came to F, in the mean; wall clock in µs, -1 when unknown.
         packed_us: when F packed them.
@@ -35,7 +35,7 @@ class Blob:
 
     source: int
     number: int
-    tick: int
+    epoch: int
     table: pa.Table
     came_us: int = _NO_TIME
     packed_us: int = _NO_TIME
@@ -55,14 +55,14 @@ def decode(raw: bytes, schema: pa.Schema, *, read_us: int = _NO_TIME) -> Blob:
     """
     if len(raw) < _HEADER.size:
         raise ValueError(f"{len(raw)} bytes are no blob.")
-    magic, size, source, _, number, tick, came_us, packed_us = _HEADER.unpack_from(raw)
+    magic, size, source, _, number, epoch, came_us, packed_us = _HEADER.unpack_from(raw)
     if magic != _MAGIC or _HEADER.size + size > len(raw):
         raise ValueError(f"{len(raw)} bytes that begin with {raw[:4]!r} are no blob.")
     batch = pa.ipc.read_record_batch(pa.py_buffer(raw).slice(_HEADER.size, size), schema)
-    return Blob(source, number, tick, pa.Table.from_batches([batch]), came_us, packed_us, read_us)
+    return Blob(source, number, epoch, pa.Table.from_batches([batch]), came_us, packed_us, read_us)
 
 
-_RECORDS = 32_768  # of one turn at most: what waits is worked off in turns that others can see
+_RECORDS = 32_768  # of one commit at most: what waits is worked off in turns that others can see
 
 
 class Intake:
@@ -84,24 +84,24 @@ class Intake:
         """Takes blobs in the order in which they came."""
         self._waiting += blobs
 
-    def has(self, tick: int) -> bool:
-        """Returns whether the next blob is of a tick, or of an earlier one."""
-        return bool(self._waiting) and self._waiting[0].tick <= tick
+    def has(self, epoch: int) -> bool:
+        """Returns whether the next blob is of an epoch, or of an earlier one."""
+        return bool(self._waiting) and self._waiting[0].epoch <= epoch
 
-    def next(self, tick: int, window: int = 2 * _RECORDS) -> list[Blob]:
-        """Takes out the blobs of the next turn: of ticks up to this one, and not more than a turn may have.
+    def next(self, epoch: int, window: int = 2 * _RECORDS) -> list[Blob]:
+        """Takes out the blobs of the next commit: of epochs up to this one, and not more than a commit may have.
 
-        That is half of the records that may be on their way to the worker, so that the rest comes during the turn.
+        That is half of the records that may be on their way to the worker, so that the rest comes during the commit.
         """
         chosen: list[Blob] = []
         records, most = 0, min(window // 2, _RECORDS)
-        while self.has(tick) and records < most:
+        while self.has(epoch) and records < most:
             chosen.append(self._waiting.popleft())
             records += len(chosen[-1].table)
         return chosen
 
     def count(self, blobs: Sequence[Blob]) -> None:
-        """Takes in that a turn is committed; raises StateError when a blob before one of its blobs is missing."""
+        """Takes in that a commit is committed; raises StateError when a blob before one of its blobs is missing."""
         for blob in blobs:
             before = self.applied.get(blob.source, 0)
             if blob.number != before + 1:

@@ -1,4 +1,4 @@
-"""The executor of real-time mode: it hands a tick to long-lived tasks and returns when every worker has ended it."""
+"""The executor of real-time mode: it hands an epoch to long-lived tasks and returns when every worker has ended it."""
 
 import time
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _DEADLINE_S = 120.0
 
 
 class SessionLost(Exception):  # noqa: N818 - a signal to the runner, which starts the query again
-    """The tasks of the session have failed or are gone; the tick under way is to be run again with new ones."""
+    """The tasks of the session have failed or are gone; the epoch under way is to be run again with new ones."""
 
 
 class SlotsNeeded(Exception):  # noqa: N818 - a signal to the runner
@@ -35,11 +35,11 @@ class SlotsNeeded(Exception):  # noqa: N818 - a signal to the runner
 
 
 class RealTimeExecutor:
-    """Runs ticks on the tasks that are connected to a switchboard; used by one thread.
+    """Runs epochs on the tasks that are connected to a switchboard; used by one thread.
 
     Attributes:
         hosts: none, as real-time mode runs on one host.
-        check: called again and again while a tick runs; raises SessionLost when the query has ended.
+        check: called again and again while an epoch runs; raises SessionLost when the query has ended.
     """
 
     hosts: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class RealTimeExecutor:
 
     @property
     def due(self) -> int | None:
-        """Time of the earliest timer when the last tick ended."""
+        """Time of the earliest timer when the last epoch ended."""
         return self._coordinator.due
 
     @property
@@ -88,7 +88,7 @@ class RealTimeExecutor:
         self._coordinator.end()
 
     def run(self, order: EpochOrder, batch: Any) -> Answers:
-        """Runs a tick, also one that was begun with another session.
+        """Runs an epoch, also one that was begun with another session.
 
         Raises:
             SessionLost: a task has failed, or the query has ended.
@@ -131,7 +131,7 @@ class RealTimeExecutor:
         if time.monotonic() > self._until:
             late = sorted(set(range(order.written.workers)) - set(self._coordinator.ended))
             where = "is not complete" if not self._coordinator.complete else f"has no answer of workers {late}"
-            silent = f"Nobody has gone on with tick {order.written.epoch} for {_DEADLINE_S:.0f} s"
+            silent = f"Nobody has gone on with epoch {order.written.epoch} for {_DEADLINE_S:.0f} s"
             raise StateError(f"{silent}: its session {where}; see the logs of Spark's executors.")
 
     def _say(self, said: list[Say]) -> None:

@@ -1,9 +1,9 @@
-"""Bounds on what waits: how far routers may be ahead, how long a turn waits for them, what threads hand over.
+"""Bounds on what waits: how far routers may be ahead, how long a commit waits for them, what threads hand over.
 
-A worker that cannot follow would otherwise get all that comes while it applies what has come before. Each tick would be
-longer than the one before by the factor of the overload, and bins leave a worker at the ends of ticks only. Records
-that wait before their router take the routing of their time instead. It is the back-pressure by credits of other
-engines.
+A worker that cannot follow would otherwise get all that comes while it applies what has come before. Each epoch would
+be longer than the one before by the factor of the overload, and bins leave a worker at the ends of epochs only.
+Records that wait before their router take the routing of their time instead. It is the back-pressure by credits of
+other engines.
 """
 
 import threading
@@ -17,16 +17,16 @@ import numpy as np
 
 _AHEAD_S = 0.25
 _FIRST, _LEAST, _MOST = 256, 64, 1 << 20  # records
-_KEPT = 0.7  # of a rate that falls: one slow turn says little
+_KEPT = 0.7  # of a rate that falls: one slow commit says little
 _SOURCES = 254  # routers beyond them are not counted
 _APPLIED, _WINDOW, _SENT = 0, 1, 2  # columns
 
 
 class Pace:
-    """took() with each turn of a worker; how many records it may be given before it has applied them.
+    """took() with each commit of a worker; how many records it may be given before it has applied them.
 
     Attributes:
-        applied: records of all turns.
+        applied: records of all commits.
         window: records that may be on their way to it.
     """
 
@@ -35,7 +35,7 @@ class Pace:
         self._rate = 0.0
 
     def took(self, records: int, seconds: float) -> None:
-        """Takes in a turn, its pulls not counted. A small turn says little, so that a higher rate counts at once."""
+        """Takes in a commit, its pulls not counted. A small one says little, so that a higher rate counts at once."""
         if not records:
             return
         self.applied += records
@@ -71,13 +71,13 @@ class Flow:
 
 
 class BatchingWindow:
-    """wait_s() with the blobs' routers says how long the turn is to wait for those of others.
+    """wait_s() with the blobs' routers says how long the commit is to wait for those of others.
 
     A load that comes to several partitions of the input at once leaves their routers one behind the other, by less time
-    than a turn takes. A turn for the first one alone would let the others wait until it is committed.
+    than a commit takes. A commit for the first one alone would let the others wait until it is committed.
 
     Args:
-        wait_s: no turn waits longer, in seconds.
+        wait_s: no commit waits longer, in seconds.
         lately_s: a router that has sent nothing for so long is not waited for.
     """
 
@@ -87,7 +87,7 @@ class BatchingWindow:
         self._since: float | None = None
 
     def wait_s(self, routers: Collection[int], now: float) -> float:
-        """Returns for how many seconds to wait for blobs of further routers, 0 when the turn is to begin.
+        """Returns for how many seconds to wait for blobs of further routers, 0 when the commit is to begin.
 
         Args:
             routers: those whose blobs are there.

@@ -161,14 +161,14 @@ def from_json(raw: bytes) -> Hello | Routed | Failed:
     if kind == "Hello":
         return Hello("router", said["index"], 0, said["run"], said["batch"], 0, said["stage"])
     if kind == "Routed":
-        return Routed(said["tick"], tuple(said["sent"]), tuple((part, at) for part, at in said["next"]))
+        return Routed(said["epoch"], tuple(said["sent"]), tuple((part, at) for part, at in said["next"]))
     return Failed("router", said["index"], said["kind"], said["text"])
 
 
 def to_json(message: object) -> bytes:
     """Returns a message for a router, which knows no other than `Route`."""
     assert isinstance(message, Route), message
-    return json.dumps({"tick": message.tick, "routing": message.routing.tolist()}).encode()
+    return json.dumps({"epoch": message.epoch, "routing": message.routing.tolist()}).encode()
 
 
 class Link(Closing):

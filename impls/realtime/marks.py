@@ -20,7 +20,7 @@ class Progress:
 
     def hear(self, message: Marks | Final) -> None:
         """Takes in marks, or that a worker is final; those of another epoch are passed over."""
-        if message.tick != self._epoch:
+        if message.epoch != self._epoch:
             return
         if isinstance(message, Final):
             self._finals.add(message.worker)

@@ -8,7 +8,7 @@ from typing import Any
 from impls.protocol.eventtime import NO_TIME
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import Pull
-from impls.protocol.session import Alive, Due, Ended, Final, Marks, Tick
+from impls.protocol.session import Alive, Due, Ended, Final, Marks, NewEpoch
 from impls.realtime.blobs import Blob, Intake, table_of
 from impls.realtime.breakdown import Breakdown
 from impls.realtime.flow import AtMost, Pace
@@ -51,9 +51,9 @@ class RealTimeWorker:
         self._due: int | None = None  # time of the earliest timer, when the last epoch ended
         self._furthest: dict[int, int] = {}  # highest event time by partition of the input
 
-    def hear(self, message: Tick | Marks | Final) -> None:
+    def hear(self, message: NewEpoch | Marks | Final) -> None:
         """Takes what the driver says."""
-        if not isinstance(message, Tick):
+        if not isinstance(message, NewEpoch):
             self._messages.append(message)
             return
         known = [order.written.epoch for order in self._orders]
@@ -167,7 +167,7 @@ class RealTimeWorker:
         if operator.event_time is None:
             return [], []
         before, now = (
-            [pair for blob in blobs if (blob.tick < epoch) is early for pair in highest_times(blob.table, operator)]
+            [pair for blob in blobs if (blob.epoch < epoch) is early for pair in highest_times(blob.table, operator)]
             for early in (True, False)
         )
         return before, now

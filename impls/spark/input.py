@@ -17,7 +17,7 @@ from impls.driver.journal import replace_bytes
 from impls.errors import ADVICE, UsageError
 from impls.spark.identity import KAFKA, Identified, identified, readings_of, rows_of, streaming_sources
 from impls.spark.known import ANSWER_S, KafkaTopics, RunningTopics, topics_at_start
-from impls.spark.source import InputLog, epoch_begin, read_offsets, read_partitions, read_until, tick_begin
+from impls.spark.source import InputLog, epoch_begin, read_offsets, read_partitions, read_until, real_time_begin
 from impls.spark.topics import Topics
 from impls.worker.output import Output
 from impls.worker.sinks import Sink
@@ -25,7 +25,7 @@ from impls.worker.sinks import Sink
 _ROWS = "rows.json"
 _BOOTSTRAP = "kafka.bootstrap.servers"
 _START_S = 10.0  # in which a broker says the ids of topics
-_LOOK_S = 1.0  # between looks at topics in real time, whose ticks are short and whose results do not wait for them
+_LOOK_S = 1.0  # between looks at topics in real time, whose epochs are short and whose results do not wait for them
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Input:
     def begin(self, *, real_time: bool) -> Begin:
         """Returns what says at which offsets an epoch begins."""
         if real_time:
-            return lambda _epoch: tick_begin(self.location, self.told_apart)
+            return lambda _epoch: real_time_begin(self.location, self.told_apart)
         return partial(epoch_begin, self.location)
 
     def arrivals(self, *, real_time: bool) -> Arrivals | None:

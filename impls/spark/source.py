@@ -61,7 +61,7 @@ _NEEDED = "needed-offsets.json"
 
 
 class InputLog:
-    """keep() behind every tick; put_forward() before Spark's query is started.
+    """keep() behind every epoch; put_forward() before Spark's query is started.
 
     Args:
         location: folder of Spark's own checkpoint of the query.
@@ -180,10 +180,10 @@ def _are_offsets(found: Any) -> bool:
     )
 
 
-def tick_begin(location: Path, topics: Topics) -> Offsets | None:
-    """Returns the offsets that the next tick of real-time mode is not before.
+def real_time_begin(location: Path, topics: Topics) -> Offsets | None:
+    """Returns the offsets that the next epoch of real-time mode is not before.
 
-    The runner notes them by input partition behind every tick (`InputLog`), Spark's sources note their topics at the
+    The runner notes them by input partition behind every epoch (`InputLog`), Spark's sources note their topics at the
     query's beginning, and a batch those that came since. None until both have, {} where topics are not told apart.
     """
     if not topics.readings:
@@ -233,12 +233,12 @@ def read_partitions(location: Path) -> set[int]:
 def read_until(location: str, topics: Topics, *, real_time: bool) -> Callable[[int], PartitionOffsets]:
     """Returns what reads, in Spark's checkpoint, the offsets behind what an epoch and all before it have read.
 
-    In real time they are those behind a tick when the next one has ended. Nothing while Spark has noted none.
+    In real time they are those behind an epoch when the next one has ended. Nothing while Spark has noted none.
     """
     place = Path(location)
 
     def consumed(epoch: int) -> PartitionOffsets:
-        found = tick_begin(place, topics) if real_time else epoch_begin(place, epoch + 1)
+        found = real_time_begin(place, topics) if real_time else epoch_begin(place, epoch + 1)
         return {(topic, part): at for topic, parts in (found or {}).items() for part, at in parts.items()}
 
     return consumed

@@ -60,8 +60,8 @@ def _of(opened: Checkpoint, sink: Sink) -> Sink:
     if not isinstance(sink, Output):
         return sink
     begins = opened.base is None and not opened.read("plan")
-    named = keep_outputs(opened.own, sink.topic, sink.partitions, begins=begins, fsync=opened.fsync)
-    return replace(sink, query=opened.query) if named else sink
+    keep_outputs(opened.own, sink.topic, sink.partitions, begins=begins, fsync=opened.fsync)
+    return replace(sink, query=opened.query)
 
 
 def hosts_of(df: DataFrame, how: Mechanism, sink: Sink, log_dir: str | None, tls: str) -> Transfer | None:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from impls.errors import CorruptStateError, StateError
+from impls.errors import CorruptStateError
 from impls.store.checked import whole_range
 from impls.store.entries import open_value
 from impls.store.records import ROW
@@ -21,7 +21,6 @@ from impls.store.tables import OFFSETS, bin_range
 
 PARTITION_BITS = 20  # of an input partition, which say the partition; those above them say the topic
 _NAME_BYTES = 11  # table, bin, input partition
-_FORMER_NAME_BYTES = 7
 _NOTHING = -1  # before the first offset
 WHOLE = (1 << 63) - 1  # the last row of a record that has one row only
 
@@ -42,7 +41,7 @@ class Offsets:
     def load(self, txn: lmdb.Transaction, bins: Iterable[int] | None = None) -> None:
         """Reads what an environment has of bins, of all by default.
 
-        Raises CorruptStateError when it is damaged, StateError when an earlier version has written it.
+        Raises CorruptStateError when it is damaged.
         """
         if bins is None:
             self._offset[:] = _NOTHING
@@ -56,11 +55,6 @@ class Offsets:
                 self._read(name, stored)
 
     def _read(self, name: bytes, stored: bytes) -> None:
-        if len(name) == _FORMER_NAME_BYTES:
-            raise StateError(
-                "The state was written by an earlier version, which knew the input's partitions without their topics: "
-                "finish the query with that version, or start with a new checkpoint and state folder."
-            )
         bin_ = int.from_bytes(name[1:3], "big")
         if len(name) != _NAME_BYTES or bin_ >= len(self._offset):
             raise CorruptStateError("The name of an applied offset is damaged.")

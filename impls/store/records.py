@@ -110,9 +110,8 @@ def oldest_first(tables: list[pa.Table]) -> pa.Table:
 
 
 def joined(tables: list[pa.Table]) -> pa.Table:
-    """Returns the records of tables; what a queue of version 0.1.0 holds has partitions of 32 bits."""
-    alike = all(table.schema.equals(tables[0].schema) for table in tables[1:])
-    return pa.concat_tables(tables, promote_options="none" if alike else "permissive")
+    """Returns the records of tables."""
+    return pa.concat_tables(tables)
 
 
 def _of_files(table: pa.Table) -> bool:

@@ -81,13 +81,19 @@ class Environment:
             raise
 
     def _read_latencies(self) -> None:
-        """Reads those of the epoch under way, and the cells of the one that has ended, whose last results have come."""
+        """Reads those of the epoch under way, and the cells of the one that has ended, whose last results have come.
+
+        Nobody asks for cells of an epoch that ended before the task's.
+        """
+        self.latencies, self._ended_cells = Latencies.none(), b""
+        if not self.state.commits and self.ended_epoch < self.task.epoch:
+            return
         with self.reading() as txn:
             latencies, cells = Latencies.read(txn), stored_cells(txn, self.ended_epoch)
         if self.state.commits:
             self.latencies, self._ended_cells = latencies, cells
         else:  # no commit has begun another epoch, and deleted these
-            self.latencies, self._ended_cells = Latencies.none(), latencies.cells()[0].tobytes()
+            self._ended_cells = latencies.cells()[0].tobytes()
 
     @property
     def ended_epoch(self) -> int:

@@ -34,7 +34,7 @@ _clients: dict[tuple[tuple[str, Any], ...], _Client] = {}
 
 @dataclass(frozen=True)
 class Output:
-    """A Kafka topic for results; the broker acknowledges them before an epoch ends, in real time before a turn's end.
+    """A Kafka topic for results; the broker acknowledges them before an epoch ends, in real time before a commit's end.
 
     Guarantee: each result exactly once and each key's in order for a reader with `impls.worker.results.Deduplicator`.
     Results are stored with the state and sent behind the commit; after a crash they are sent again, so the raw topic

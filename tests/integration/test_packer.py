@@ -70,13 +70,13 @@ def one_by_one(bins: Sequence[int | None], routing: np.ndarray, room: Sequence[i
 @given(given_steps=steps, all_places=places)
 def test_it_packs_what_the_model_packs_blob_by_blob(pool, spark, given_steps, all_places):
     packer, model, left_over = Packer(spark, pool[0].df, rows=pool[0].rows), Router(4, SLOTS), iter(all_places)
-    for tick, (routing, number, room) in enumerate(given_steps):
+    for epoch, (routing, number, room) in enumerate(given_steps):
         chosen = list(islice(left_over, number))
-        assert packer.switch(Route(tick, routing)) == model.switch(Route(tick, routing))
+        assert packer.switch(Route(epoch, routing)) == model.switch(Route(epoch, routing))
         records = pool[1].take(pa.array(chosen, pa.int64()))
-        taken, left, blobs = packer.pack(chosen, room, (10 + tick, 20 + tick))
+        taken, left, blobs = packer.pack(chosen, room, (10 + epoch, 20 + epoch))
         assert (taken, left) == one_by_one(records["bin"].to_pylist(), routing, room)
-        expected = model.pack([records.slice(0, taken)], came_us=10 + tick, packed_us=20 + tick)
+        expected = model.pack([records.slice(0, taken)], came_us=10 + epoch, packed_us=20 + epoch)
         assert [slot for slot, _ in blobs] == [slot for slot, _ in expected]
         for (_, raw), (_, wanted) in zip(blobs, expected, strict=True):
             assert packer.decoded(raw) == packer.decoded(wanted)
@@ -169,11 +169,11 @@ def test_what_a_switch_counts_is_what_was_routed_before_it_while_another_thread_
 
     thread = threading.Thread(target=pack)
     thread.start()
-    answers = [packer.switch(Route(tick, np.full(BINS, tick % 2, np.int32))) for tick in range(1, 60)]
+    answers = [packer.switch(Route(epoch, np.full(BINS, epoch % 2, np.int32))) for epoch in range(1, 60)]
     thread.join(DEADLINE_S)
     assert not thread.is_alive()
     got = [(slot, packer.decoded(raw)) for slot, raw in raws]
     assert len(got) == 300
     for answer in answers:
-        assert all(blob.tick < answer.tick for slot, blob in got if blob.number <= answer.sent[slot])
-        assert all(blob.tick >= answer.tick for slot, blob in got if blob.number > answer.sent[slot])
+        assert all(blob.epoch < answer.epoch for slot, blob in got if blob.number <= answer.sent[slot])
+        assert all(blob.epoch >= answer.epoch for slot, blob in got if blob.number > answer.sent[slot])

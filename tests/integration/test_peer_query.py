@@ -77,27 +77,27 @@ def send(bootstrap: str, topic: str, scheduled_us: int) -> None:
 
 @pytest.fixture
 def running(kafka, topic_factory, tmp_path):
-    """A query on an engine, with its engine, its ticks and its events; the state is one record per key."""
+    """A query on an engine, with its engine, its epochs and its events; the state is one record per key."""
     job = Job(kafka, (topic_factory(1), topic_factory(1)), topic_factory(1), f"g-{tmp_path.name}", 4, tmp_path)
     send(kafka, job.topics[1], 0)
-    engine, ticks, events = Counting(job), [], []
+    engine, epochs, events = Counting(job), [], []
     query = EngineQuery(
-        engine, job, workers=2, bins=BINS, on_epoch=lambda line, more: (ticks.append(line), events.extend(more)),
+        engine, job, workers=2, bins=BINS, on_epoch=lambda line, more: (epochs.append(line), events.extend(more)),
         on_event=lambda kind, fields: events.append({"kind": kind, **fields}),
     )  # fmt: skip
-    await_true(lambda: bool(ticks), "the first tick", DEADLINE_S)
-    yield query, engine, job, ticks, events
+    await_true(lambda: bool(epochs), "the first epoch", DEADLINE_S)
+    yield query, engine, job, epochs, events
     with contextlib.suppress(StateError) if engine.failure else contextlib.nullcontext():
         query.stop()
 
 
 @pytest.mark.capability
 def test_a_rescale_ends_with_the_first_result_behind_it(kafka, running):
-    query, engine, job, ticks, events = running
-    assert sum(tick["records"] for tick in ticks) == 0  # what makes the state is no part of the load
+    query, engine, job, epochs, events = running
+    assert sum(epoch["records"] for epoch in epochs) == 0  # what makes the state is no part of the load
     send(kafka, job.topics[0], 5)
     await_true(
-        lambda: query.status()["settled"] and sum(t["records"] for t in ticks) == KEYS, "the results", DEADLINE_S
+        lambda: query.status()["settled"] and sum(t["records"] for t in epochs) == KEYS, "the results", DEADLINE_S
     )
     id_ = query.rebalance(np.array([0, 1, 2, 3]), label="rescale")
     await_true(lambda: any(e["kind"] == "migration_begin" for e in events), "the rescale to begin", DEADLINE_S)
@@ -111,9 +111,9 @@ def test_a_rescale_ends_with_the_first_result_behind_it(kafka, running):
     kinds = [e["kind"] for e in events if e.get("id") == id_]
     assert kinds == ["command", "migration_begin", "migration_end"]
     assert query.status()["workers"] == 4
-    assert [tick["moved_bins"] for tick in ticks if tick["migrating"]] == [BINS]
+    assert [epoch["moved_bins"] for epoch in epochs if epoch["migrating"]] == [BINS]
     await_true(
-        lambda: query.status()["settled"] and sum(t["records"] for t in ticks) == 2 * KEYS, "the last results",
+        lambda: query.status()["settled"] and sum(t["records"] for t in epochs) == 2 * KEYS, "the last results",
         DEADLINE_S,
     )  # fmt: skip
 

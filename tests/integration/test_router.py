@@ -25,7 +25,7 @@ from impls.spark.realtime import runner
 from impls.spark.realtime.settings import Wiring
 
 pytestmark = pytest.mark.spark
-LAST = 1 << 40  # a tick
+LAST = 1 << 40  # an epoch
 
 
 def flow_of(spark, path: Path, source: int) -> Any:
@@ -74,11 +74,11 @@ class Workers:
             receiver.close()
 
     def got(self, sent: Sequence[Any]) -> list[tuple[int, int, list[int]]]:
-        """(slot, tick, offsets) of the blobs; `sent` says how many there are, and they have come."""
+        """(slot, epoch, offsets) of the blobs; `sent` says how many there are, and they have come."""
         assert [(row.slot, row.router) for row in sent] == [(0, 0), (1, 0)]
         blobs = [self.inboxes[row.slot].take(0)[1] if row.blobs else [] for row in sent]
         assert [len(of_slot) for of_slot in blobs] == [row.blobs for row in sent]
-        return [(slot, b.tick, b.table["offset"].to_pylist()) for slot, got in enumerate(blobs) for b in got]
+        return [(slot, b.epoch, b.table["offset"].to_pylist()) for slot, got in enumerate(blobs) for b in got]
 
 
 @pytest.fixture
@@ -110,10 +110,10 @@ def test_it_waits_for_a_routing_and_switches_while_no_record_comes(spark, board,
     running, _, workers = begun(records(spark, 8, sleep_ms=250))
     board.send("router", 0, Route(0, np.array([0, 1], np.int32)))
     assert heard(board).message == Routed(0, (0, 0))
-    sent, tick = (0, 0), 0
+    sent, epoch = (0, 0), 0
     while sum(sent) < 3:  # a switch is answered in the 250 ms between two records
-        tick += 1
-        board.send("router", 0, Route(tick, np.array([0, 1], np.int32)))
+        epoch += 1
+        board.send("router", 0, Route(epoch, np.array([0, 1], np.int32)))
         sent = heard(board).message.sent
     board.send("router", 0, Route(LAST, np.array([1, 1], np.int32)))
     marks = heard(board).message
@@ -121,10 +121,10 @@ def test_it_waits_for_a_routing_and_switches_while_no_record_comes(spark, board,
     assert running.error is None
     got = workers.got(running.result)
     assert sorted(at for _, _, offsets in got for at in offsets) == list(range(8))
-    before = [(slot, offsets) for slot, tick, offsets in got if tick < LAST]
+    before = [(slot, offsets) for slot, epoch, offsets in got if epoch < LAST]
     assert marks.sent == tuple(sum(slot == wanted for slot, _ in before) for wanted in range(2))
     assert marks.next == ((0, 1 + max(at for _, offsets in before for at in offsets)),)
-    assert {slot for slot, tick, _ in got if tick == LAST} == {1}
+    assert {slot for slot, epoch, _ in got if epoch == LAST} == {1}
     assert isinstance(heard(board).message, Lost)
 
 
@@ -179,7 +179,7 @@ def test_it_holds_records_back_that_no_worker_has_room_for_and_routes_them_when_
     board.send("router", 0, Route(1, np.array([1], np.int32)))
     assert isinstance(heard(board).message, Routed)
     assert running.ended()
-    assert [(slot, tick) for slot, tick, _ in workers.got(running.result)][-1] == (1, 1)
+    assert [(slot, epoch) for slot, epoch, _ in workers.got(running.result)][-1] == (1, 1)
     assert (flow._cells[0, 2], flow._cells[1, 2]) == (256, 44)
 
 

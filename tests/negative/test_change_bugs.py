@@ -184,7 +184,7 @@ MICRO_BATCH = {
 }  # fmt: skip
 CHAIN = {"operator": "chain", "changes": ((2, "shape", EAGER), (4, "shape", LAZY), (6, "migrate-fails", LAZY))}
 STAYING = {
-    "operator": "chain", "durability": "none", "records": 300, "bins": 32, "keys": 60, "epochs": 10, "turn": 1,
+    "operator": "chain", "durability": "none", "records": 300, "bins": 32, "keys": 60, "epochs": 10, "commit": 1,
     "workers": 2, "slots": 2, "partitions": 1, "commands": (), "changes": ((3, "migrate-fails", 8),) * 3, "most": 0,
 }  # fmt: skip
 REAL_TIME = {

@@ -176,15 +176,15 @@ def test_results_of_another_form_cannot_be_checked():
         )
 
 
-def test_what_a_worker_does_between_two_ticks_runs_under_the_earlier_one():
-    """Its results have the number of the later tick; two ticks behind is too late."""
+def test_what_a_worker_does_between_two_epochs_runs_under_the_earlier_one():
+    """Its results have the number of the later epoch; two epochs behind is too late."""
     history = relabelled.make(12)
-    late = replace(history, plans=replace(history.plans, ticks=True))
+    late = replace(history, plans=replace(history.plans, real_time=True))
     for line in late.lists:
         if line[3] == SWITCH and bin_of(line[1]) >= 3:
             line[6] = [(part, offset, 1) for part, offset, _ in line[6]]
     assert late.judged(real_time=True).found.clean
-    assert not replace(late, plans=replace(late.plans, ticks=False)).judged(real_time=True).found.clean
+    assert not replace(late, plans=replace(late.plans, epochs=False)).judged(real_time=True).found.clean
     for line in late.lists:
         if line[3] == SWITCH + 1 and bin_of(line[1]) >= 3:
             line[6] = [(part, offset, 1) for part, offset, _ in line[6]]

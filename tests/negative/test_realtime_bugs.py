@@ -120,7 +120,7 @@ def pieces_dropped_of_a_bin_that_is_back(patch):
     patch.setattr(bins, "drop_bin", drop)
 
 
-LEAVING = tuple((tick, "rescale", workers) for tick, workers in ((2, 5), (4, 1), (8, 5), (10, 1), (12, 6)))
+LEAVING = tuple((epoch, "rescale", workers) for epoch, workers in ((2, 5), (4, 1), (8, 5), (10, 1), (12, 6)))
 
 # what is drawn for it, and the checks that may find it
 BUGS = {

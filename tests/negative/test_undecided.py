@@ -2,9 +2,9 @@
 
 from types import SimpleNamespace
 
+import committed
 import numpy as np
 import pytest
-import turned
 from synthetic import write_run
 
 from harness.experiment.make import make_experiment
@@ -59,15 +59,15 @@ def test_an_undecided_bin_makes_a_run_unknown_and_a_finding_invalid():
 
 @pytest.fixture
 def undecidable(monkeypatch):
-    """No turn is looked at for long, so that those of three partitions cannot be explained."""
-    monkeypatch.setattr("harness.oracle.turns._STEPS_MOST", 0)
+    """No commit is looked at for long, so that those of three partitions cannot be explained."""
+    monkeypatch.setattr("harness.oracle.commits._STEPS_MOST", 0)
 
 
 @pytest.mark.usefixtures("undecidable")
-def test_turns_that_nobody_can_explain_are_no_finding_and_not_valid():
-    history = turned.make(1, partitions=3)
-    found = turned.check(
-        history.records, history.results, bin_of=turned.bin_of, partitions=turned.OUTPUTS, moves=history.moves,
+def test_commits_that_nobody_can_explain_are_no_finding_and_not_valid():
+    history = committed.make(1, partitions=3)
+    found = committed.check(
+        history.records, history.results, bin_of=committed.bin_of, partitions=committed.OUTPUTS, moves=history.moves,
         next_offsets=history.offsets,
     )  # fmt: skip
     assert found.clean
@@ -210,12 +210,12 @@ def test_a_campaign_of_changes_is_as_good_as_its_faults(lines, verdict):
 
 @pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name != "refused"])
 def test_a_case_without_its_migrations_is_unknown(scenario):
-    history = turned.make(1)
+    history = committed.make(1)
     watch = Watch("megaphone-fluid", {}, np.zeros(BINS, np.int32))
     tour = Tour("megaphone-fluid", "hash", "uniform", (scenario,))
     (row,) = rows_of(
         tour, watch, history.records.take(np.arange(0)), history.results.take(np.arange(0)), None,
-        partitions=turned.OUTPUTS, sent=0,
+        partitions=committed.OUTPUTS, sent=0,
     )  # fmt: skip
     assert row.verdict == "unknown"
     assert any("migrations were seen" in reason for reason in row.reasons)

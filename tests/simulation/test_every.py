@@ -11,7 +11,7 @@ from every.choices import Choices, choices_of, text_of
 from every.explore import explore, run
 from every.small import Small
 
-SMALLER = {"records": 4, "ticks": 1}
+SMALLER = {"records": 4, "epochs": 1}
 SECONDS = 500.0  # no test takes more than 20 where nothing else runs
 
 

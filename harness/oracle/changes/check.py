@@ -65,7 +65,7 @@ def check(
         bin_of: bins of keys, array to array.
         partitions: of the results topic.
         ranges: offsets of each committed epoch; None in real time.
-        moves: bins that changed their owner, with the epoch or tick.
+        moves: bins that changed their owner, with the epoch.
         waits: bins with queued records at the end of an epoch.
 
     Raises:

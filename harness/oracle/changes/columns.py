@@ -49,16 +49,16 @@ class Plans:
 
     Attributes:
         codes: what each version does, by its number.
-        required: epoch (in real time tick) -> version of each bin, shape (bins,); empty where it is not known.
+        required: epoch -> version of each bin, shape (bins,); empty where it is not known.
         ids: id of the change that each version from 1 on came with.
-        ticks: epochs are ticks of real time: what a worker does between two ticks has the number of the later one, and
+        real_time: what a worker does between two epochs has the number of the later one, and
             runs under the versions of the earlier one.
     """
 
     codes: Sequence[Code]
     required: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)
     ids: Sequence[str] = ()
-    ticks: bool = False
+    real_time: bool = False
 
     def candidates(self, epochs: NDArray[np.int64], bins: NDArray[np.int64]) -> list[list[int]]:
         """Returns the versions under which each result of (epoch, bin) can have run, the earlier one first.
@@ -66,7 +66,7 @@ class Plans:
         Where no plan is known these are all.
         """
         versions = self.versions(epochs, bins)
-        before = self.versions(epochs - 1, bins) if self.ticks else versions
+        before = self.versions(epochs - 1, bins) if self.real_time else versions
         every = list(range(len(self.codes)))
         return [
             every if v < 0 else sorted({u if u >= 0 else v, v})

@@ -26,8 +26,8 @@ def _read_listed(bootstrap: str, topic: str, deadline_s: float) -> Listed:
     return read_columns(Listed, bootstrap, topic, deadline_s, columns_of)
 
 
-def _read_plans(folder: Path, bins: int, *, ticks: bool) -> Plans:
-    """Returns the versions that a run's folder names, and which of them each bin ran under by epoch or tick.
+def _read_plans(folder: Path, bins: int, *, real_time: bool) -> Plans:
+    """Returns the versions that a run's folder names, and which of them each bin ran under by epoch.
 
     `versions.json` holds codes, ids, and for a query that was started anew with other code by_generation: the first
     generation that ran under each version from 1 on; an empty plan log stands for one that does not say.
@@ -41,7 +41,7 @@ def _read_plans(folder: Path, bins: int, *, ticks: bool) -> Plans:
             break
         number = sum(line["generation"] >= first for first in generations)
         required[line["epoch"]] = _required(line["versions"]) if "versions" in line else np.full(bins, number)
-    return Plans(codes, required, told["ids"], ticks=ticks)
+    return Plans(codes, required, told["ids"], real_time=real_time)
 
 
 def _required(versions: dict[str, Any]) -> NDArray[np.int64]:
@@ -80,7 +80,7 @@ def check_changes(run: CheckedRun, checkpoint: Path | None) -> dict[str, Any]:
     """
 
     def ask(watch: Watch) -> dict[str, Any]:
-        plans = _read_plans(run.folder, run.bin_of.bins, ticks=checkpoint is None)
+        plans = _read_plans(run.folder, run.bin_of.bins, real_time=checkpoint is None)
         records, results = run.records(), _read_listed(run.bootstrap, run.topics[1], run.deadline_s)
         watch.read()
         where: dict[str, Any] = {"moves": read_moves(run.folder), "partitions": run.partitions()}

@@ -193,7 +193,7 @@ def check(
     Args:
         events: the whole input topic.
         results: the whole results topic, repeats included.
-        ranges: offsets of each committed epoch; None where results are numbered by turns, and all events were taken.
+        ranges: offsets of each committed epoch; None where results are numbered by commits, and all events were taken.
         query: its name.
         bin_of: bins of keys, array to array.
         moves: bins that changed their owner, to count the events that crossed a migration; without epochs its epoch is

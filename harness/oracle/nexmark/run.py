@@ -9,6 +9,7 @@ import numpy as np
 
 from harness.files import read_json, read_lines
 from harness.measure.cells import encode_cells
+from harness.oracle.commits import moved_at
 from harness.oracle.native import lines_of, restarts, write_cells
 from harness.oracle.nexmark.check import (
     Arrived,
@@ -24,7 +25,6 @@ from harness.oracle.nexmark.check import (
 from harness.oracle.nexmark.queries import DEFINITIONS
 from harness.oracle.read import read_ranges
 from harness.oracle.run import CheckedRun, Watch, read_moves
-from harness.oracle.turns import moved_at
 from harness.oracle.verdict import judge
 from impls.mechanisms.native_spark.nexmark_closing import DELAY_MS
 from impls.worker.cells import make_cells
@@ -33,7 +33,7 @@ _DEADLINE_S = 300.0
 
 
 def check_nexmark(
-    run: CheckedRun, checkpoint: Path, *, query: str, disorder: int = 0, native: bool = False, turns: bool = False,
+    run: CheckedRun, checkpoint: Path, *, query: str, disorder: int = 0, native: bool = False, commits: bool = False,
     by_results: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """Writes oracle.json of a finished run and returns the same; never raises for a bad run.
@@ -48,20 +48,22 @@ def check_nexmark(
         query: its name.
         disorder: how far events of one partition may be out of order, ms.
         native: the query is in Spark's own API, whose sink writes at least once: repeated results count as repeats.
-        turns: results are numbered by the workers' turns, and Spark's logs say nothing of them: real time.
+        commits: results are numbered by the workers' commits, and Spark's logs say nothing of them: real time.
         by_results: latencies are those of results, from the event that completes each; with `native` another engine's.
     """
 
     def ask(watch: Watch) -> dict[str, Any]:
         folder, (source, sink) = run.folder, run.topics
-        ranges = None if turns else read_ranges(checkpoint, source, several=native)
+        ranges = None if commits else read_ranges(checkpoint, source, several=native)
         events = read_events(run.bootstrap, source, deadline_s=_DEADLINE_S)
         results = (read_plain_results if native else read_json_results)(run.bootstrap, sink, deadline_s=_DEADLINE_S)
         watch.read()
         moves = (
-            restarts(folder, run.bin_of.bins, timed=turns) if native else (moved_at if turns else read_moves)(folder)
+            restarts(folder, run.bin_of.bins, timed=commits)
+            if native
+            else (moved_at if commits else read_moves)(folder)
         )
-        of_spark = native and not turns
+        of_spark = native and not commits
         rules = Rules(disorder + DELAY_MS * of_spark, fastest=of_spark, repeats=native)
         found, arrived = check(events, results, ranges, query=query, bin_of=run.bin_of, moves=moves, rules=rules)
         measured = arrived.measured(int(read_json(folder / "load.json").get("start_us", 0)))

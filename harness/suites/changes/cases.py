@@ -118,7 +118,7 @@ class Case:
 
     @property
     def real_time(self) -> bool:
-        """Whether there are ticks in place of epochs."""
+        """Whether the query runs in real time."""
         return self.setting.mode == REAL_TIME
 
     def to_json(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """`./inv changes`: the experiments of Bartnik et al. (BTW 2019) on a query that runs, each against stop and restart.
 
 Operator migration is a rebalance: a quarter of the bins move. A filter is put in between source and map, and the map's
-function is replaced: every bin switches to the new pipeline between two epochs (in real time between two turns of its
+function is replaced: every bin switches to the new pipeline between two epochs (in real time between two commits of its
 owner). The baseline stops the whole query and starts it on the same checkpoint with the new code, or the new
 assignment; the Spark session and its JVM stay, and so do the workers' environments on disk. A second baseline ends the
 application as well, as whoever replaces code in a Spark program without this runtime has to.

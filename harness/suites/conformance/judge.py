@@ -18,8 +18,8 @@ from harness.oracle.columns import (
     dense_bins,
     hash_bins,
 )
+from harness.oracle.commits import check as check_commits
 from harness.oracle.keycount import check
-from harness.oracle.turns import check as check_turns
 from harness.oracle.verdict import Differences, Facts, doubted, judge, merge
 from harness.suites.conformance.bounds import completes
 from harness.suites.conformance.cases import BINS, Tour, commands_of
@@ -92,7 +92,7 @@ def rows_of(
     """
     watch.close()
     if ranges is None:
-        differences = _found_by_turns(tour, watch, records, results, partitions=partitions, stored=stored)
+        differences = _found_by_commits(tour, watch, records, results, partitions=partitions, stored=stored)
     else:
         differences = check(
             records, results, ranges, bin_of=bins_of(tour.operator), partitions=partitions,
@@ -106,12 +106,12 @@ def rows_of(
     return [_row(tour, scenario, watch, answer, changes) for scenario in tour.scenarios]
 
 
-def _found_by_turns(
+def _found_by_commits(
     tour: Tour, watch: Watch, records: Records, results: RawResults, *, partitions: int, stored: NextOffsets | None
 ) -> Differences:
     moves = MovedBins.of(watch.timed_moves())
     where: dict[str, Any] = {"bin_of": bins_of(tour.operator), "partitions": partitions}
-    return check_turns(records, results, moves=moves, next_offsets=stored, **where)
+    return check_commits(records, results, moves=moves, next_offsets=stored, **where)
 
 
 Changes = dict[int, list[tuple[int, int]]]
@@ -152,7 +152,7 @@ def _row(tour: Tour, scenario: str, watch: Watch, answer: dict[str, Any], change
         must += sum(
             _delta_bytes(delta, tour.operator, changes) for migration in migrations for delta in migration.deltas
         )
-    # In real time bins grow while they move, and no log says what changed in them between two ticks.
+    # In real time bins grow while they move, and no log says what changed in them between two epochs.
     most = must if changes is not None else sum(migration.most_bytes for migration in migrations)
     if not must <= moved <= most:
         reasons.append(f"{moved} bytes were moved and {must} had to be")

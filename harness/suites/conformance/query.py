@@ -16,8 +16,8 @@ from generators.stream import keycount_values
 from harness.experiment.description import Experiment, Run
 from harness.experiment.parameters import MICRO_BATCH, REAL_TIME
 from harness.lab.topics import create_topics
+from harness.oracle.commits import read_next_offsets
 from harness.oracle.read import read_ranges, read_records, read_results
-from harness.oracle.turns import read_next_offsets
 from harness.run.pipeline import spark_checkpoint, start_query
 from harness.suites.conformance.cases import BINS, Tour, options_for, run_scenarios
 from harness.suites.conformance.judge import NUMBER_OF_KEYS, Row, rows_of

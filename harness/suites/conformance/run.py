@@ -128,13 +128,7 @@ def _line(row: Row) -> str:
 def _table_of(rows: Sequence[Row], mode: str) -> Table:
     """Returns the table of cases."""
     words = ("mechanism", "operator", "scenario", "keys", "verdict")
-    figures = [
-        "ticks" if mode == REAL_TIME else "epochs",
-        "bound",
-        "moved bytes",
-        "must-move bytes",
-        "replicated bytes",
-    ]
+    figures = ["epochs", "bound", "moved bytes", "must-move bytes", "replicated bytes"]
     if any(row.network_bytes for row in rows):
         figures.append("from other hosts")
     texts = []

@@ -19,7 +19,7 @@ _OURS = "megaphone-batched, real time"
 _PROMISES = {
     "this runtime": (
         "exactly once in its state; results at least once, a repeat has the number of the first; changelog written "
-        "with every turn, snapshots in the background"
+        "with every commit, snapshots in the background"
     ),
     "native-real-time": (
         "exactly once in its state, results at least once; what came in since the begin of the batch (--batch) comes "

@@ -222,7 +222,7 @@ def _full_disk(site: Site, fault: Fault) -> FaultEffect:
     for worker in (2, 3):
         lose(store_path(site.state, worker))  # of retired workers: nobody's state, but space
 
-    def are_closed() -> bool:  # whose space is free then; in real time at the workers' next tick
+    def are_closed() -> bool:  # whose space is free then; in real time at the workers' next epoch
         return not holds_deleted(processes_of(site.arming.file), site.state)
 
     site.await_true(are_closed, "the lost environments to be closed", _SETTLE_DEADLINE_S)

@@ -57,7 +57,7 @@ def main(arguments: list[str], serve: Serve = _serve) -> int:
     folder, orphaned = Path(arguments[0]), threading.Event()
     watch_stdin(orphaned.set)
     run = Run.read(folder)
-    recorder = Recorder(folder, ticks=run.real_time)
+    recorder = Recorder(folder, real_time=run.real_time)
     try:
         faults = {f"spark.executorEnv.{VARIABLE}": os.environ[VARIABLE]}  # of hosts; here it is there already
         spark = new_session(run, run.experiment.master, name=f"faults-{run.mechanism}", settings=faults)

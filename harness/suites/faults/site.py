@@ -19,8 +19,8 @@ from harness.lab.processes import Arming, ProcessEnd, QueryProcess
 from harness.lab.topics import create_topics
 from harness.lab.waiting import wait_for
 from harness.oracle.columns import dense_bins
+from harness.oracle.commits import check_commits
 from harness.oracle.run import CheckedRun, check_run
-from harness.oracle.turns import check_turns
 from harness.run.load import Load
 from harness.suites.faults.schedule import Fault
 from harness.suites.faults.storage import Disk
@@ -225,7 +225,7 @@ class Site:
     def _check(self) -> dict[str, Any]:
         """Returns the oracle's answer."""
         run = CheckedRun(self.broker.bootstrap, self.folder, dense_bins(_KEYS, BINS), self.migrations)
-        return check_turns(run, self.state) if self._mode == REAL_TIME else check_run(run, self.checkpoint / "spark")
+        return check_commits(run, self.state) if self._mode == REAL_TIME else check_run(run, self.checkpoint / "spark")
 
     def _drained(self, sent: int) -> Callable[[], bool]:
         """Returns what says that all records are applied.

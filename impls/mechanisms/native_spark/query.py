@@ -16,9 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from impls.driver.observed import OnEvent, OnLine
 from impls.errors import StateError
-from impls.mechanisms.native_spark.native import Native
-from impls.mechanisms.native_spark.processor import count_by_processor
-from impls.mechanisms.native_spark.ticks import (
+from impls.mechanisms.native_spark.intervals import (
     BinlessQuery,
     EpochListener,
     found_nothing,
@@ -27,6 +25,8 @@ from impls.mechanisms.native_spark.ticks import (
     seconds_of,
     state_bytes,
 )  # fmt: skip
+from impls.mechanisms.native_spark.native import Native
+from impls.mechanisms.native_spark.processor import count_by_processor
 from impls.worker.output import Output
 
 _POLL_S = 0.05

@@ -14,8 +14,8 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 from impls.errors import StateError
+from impls.mechanisms.native_spark.intervals import Ends, Intervals, state_bytes
 from impls.mechanisms.native_spark.query import NativeQuery
-from impls.mechanisms.native_spark.ticks import Ends, Ticks, state_bytes
 
 NATIVE_REAL_TIME_SETTINGS = {
     "spark.sql.streaming.realTimeMode.minBatchDuration": "500ms",  # Spark's bound is 5 s
@@ -26,7 +26,7 @@ _FIRST_DEADLINE_S = 600
 
 
 class NativeRealTimeQuery(NativeQuery):
-    """See `NativeQuery`; its epochs are ticks of this class, of a quarter of a second each.
+    """See `NativeQuery`; its epochs are intervals of this class, of a quarter of a second each.
 
     Args:
         topic: the input topic.
@@ -36,7 +36,7 @@ class NativeRealTimeQuery(NativeQuery):
     def __init__(self, *arguments: Any, topic: str, batch: str, **named: Any):
         self._topic, self._batch, self._bytes = topic, batch, 0
         self._ends: Ends | None = None
-        self._ticks = Ticks(named["on_epoch"])
+        self._intervals = Intervals(named["on_epoch"])
         self._before, self._base = 0, 0  # records taken in before the last start, and results there were then
         super().__init__(*arguments, **named)
 
@@ -58,25 +58,25 @@ class NativeRealTimeQuery(NativeQuery):
             return query
 
     def _look(self, query: StreamingQuery) -> None:
-        """Tells of a tick when it is time."""
+        """Tells of an interval when it is time."""
         assert self._ends is not None, "_prepare comes first"
         self._idle += 1
-        if not self._ticks.due():
+        if not self._intervals.due():
             return
         arrived, results = self._ends.now()
         done = min(self._before + max(0, results - self._base), arrived)
         moved = self._restarted is not None and results > self._base
-        self._tell(arrived, max(done, self._ticks.done), moved=moved)
+        self._tell(arrived, max(done, self._intervals.done), moved=moved)
 
     def _tell(self, arrived: int, done: int, *, moved: bool) -> None:
-        """Tells of the tick that ends now: how many records have arrived in all, and how many are done."""
+        """Tells of the interval that ends now: how many records have arrived in all, and how many are done."""
         ended = None
         with self._lock:
-            self._last_epoch = self._ticks.number + 1
+            self._last_epoch = self._intervals.number + 1
             if moved:
                 ended, self._restarted = self._restarted, None
         what = (self._bins, self._bytes) if moved and self._native.repartitions else (0, 0)
-        self._ticks.tell(arrived, done, workers=self._workers, moved=what, ended=ended)
+        self._intervals.tell(arrived, done, workers=self._workers, moved=what, ended=ended)
 
     def _progress(self, epoch: int, begin_us: int, progress: Any) -> None:
         self._bytes = state_bytes(progress)

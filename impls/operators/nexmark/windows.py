@@ -152,7 +152,7 @@ class Q11(TimedQuery, KeyedProcess):
 class Q12(TimedQuery):
     """For each bidder and tumbling window of 10 s of processing time, the number of bids applied in it.
 
-    Dialect "flink-sql". Processing time is when the epoch, or tick, of a bid was planned, so every attempt of an epoch
+    Dialect "flink-sql". Processing time is when the epoch of a bid was planned, so every attempt of an epoch
     gives the same windows. Which window a bid is in, nobody else can say: over all windows each bid counts once.
     """
 

@@ -39,7 +39,7 @@ public class Packer {
     private final int rowColumn;  // -1 where a record has one row only
     private final Map newest = new TreeMap();  // by input partition: the offset and the row packed last
     private int[] routing;
-    private long tick;
+    private long epoch;
 
     /**
      * @param source number of the router
@@ -54,16 +54,16 @@ public class Packer {
         this.rowColumn = Arrays.asList(columns.fieldNames()).indexOf("rescale_row");
     }
 
-    /** Routes by a tick's routing from the next blob on, and returns the marks: the message Routed, as JSON. */
-    public synchronized String route(long tick, int[] routing) {
+    /** Routes by an epoch's routing from the next blob on, and returns the marks: the message Routed, as JSON. */
+    public synchronized String route(long epoch, int[] routing) {
         int last = last(routing);
         if (last >= sent.length) {
             throw new IllegalStateException("The routing names worker " + last + ", but this query has "
                 + sent.length + " slots.");
         }
-        this.tick = tick;
+        this.epoch = epoch;
         this.routing = routing;
-        StringBuilder said = new StringBuilder("{\"type\": \"Routed\", \"tick\": ").append(tick);
+        StringBuilder said = new StringBuilder("{\"type\": \"Routed\", \"epoch\": ").append(epoch);
         said.append(", \"sent\": ").append(Arrays.toString(sent)).append(", \"next\": [");
         String between = "";
         for (Iterator entries = newest.entrySet().iterator(); entries.hasNext();) {
@@ -176,7 +176,7 @@ public class Packer {
         byte[] blob = bytes.toByteArray();
         ByteBuffer header = ByteBuffer.wrap(blob).order(ByteOrder.LITTLE_ENDIAN);
         header.put(MAGIC).putInt(blob.length - HEADER_BYTES).putInt(source).putInt(0);
-        header.putLong((long) sent[slot]).putLong(tick).putLong(cameUs).putLong(packedUs);
+        header.putLong((long) sent[slot]).putLong(epoch).putLong(cameUs).putLong(packedUs);
         return blob;
     }
 

@@ -134,7 +134,7 @@ public class Router implements MapPartitionsFunction {
                     for (int bin = 0; bin < routing.length; bin++) {
                         routing[bin] = ((JsonNode) workers.get(bin)).asInt();
                     }
-                    link.say(packer.route(((JsonNode) route.get("tick")).asLong(), routing));
+                    link.say(packer.route(((JsonNode) route.get("epoch")).asLong(), routing));
                     switched.countDown();
                 }
             } catch (Throwable thrown) {

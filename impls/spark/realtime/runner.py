@@ -1,4 +1,4 @@
-"""The query of real-time mode, and what keeps it running: start, tick after tick, and start again after a failure.
+"""The query of real-time mode, and what keeps it running: start, epoch after epoch, and start again after a failure.
 
 The router runs in the JVM (`Router.java`), as nothing in Spark's SQL can look at the time while no row comes.
 """
@@ -93,9 +93,9 @@ def _worker_query(frame: DataFrame, make: MakeWorker, wiring: Wiring, batch: str
 
 _SIGNALS = (QueryEnded, StopNeeded, InvalidPlanError, UsageError, StateError)
 _FAILURES_MAX = 5
-_QUIET_S = 0.2  # between ticks
+_QUIET_S = 0.2  # between epochs
 _BUSY_S = 0.001  # the same while a migration runs
-_LOOK_S = 0.01  # a command that comes between ticks waits no longer
+_LOOK_S = 0.01  # a command that comes between epochs waits no longer
 _SESSION_DEADLINE_S = 120.0
 _GONE_DEADLINE_S = 10.0
 _STAGE_DEADLINE_S = 10.0
@@ -149,19 +149,19 @@ def runner_of(
     executor: RealTimeExecutor,
     *,
     slots: int,
-    next_tick: Callable[[], int],
+    next_epoch: Callable[[], int],
     busy: Callable[[], bool],
 ) -> RunQuery:
     """Returns a function that runs a query from start to end, see `impls.driver.handle.RunQuery`.
 
     Args:
         query: what to run.
-        executor: the executor of ticks, on the same switchboard.
+        executor: the executor of epochs, on the same switchboard.
         slots: most workers at first; a plan that has more starts the query again.
-        next_tick: returns the number of the tick to run.
-        busy: returns whether there is more to do than to look around, so that the next tick begins at once.
+        next_epoch: returns the number of the epoch to run.
+        busy: returns whether there is more to do than to look around, so that the next epoch begins at once.
     """
-    return _Runner(query, executor, slots, next_tick, busy).run
+    return _Runner(query, executor, slots, next_epoch, busy).run
 
 
 class _Runner:
@@ -170,22 +170,28 @@ class _Runner:
         query: RealTimeQuery,
         executor: RealTimeExecutor,
         slots: int,
-        next_tick: Callable[[], int],
+        next_epoch: Callable[[], int],
         busy: Callable[[], bool],
     ):
-        self._query, self._executor, self._slots, self._next_tick, self._busy = query, executor, slots, next_tick, busy
+        self._query, self._executor, self._slots, self._next_epoch, self._busy = (
+            query,
+            executor,
+            slots,
+            next_epoch,
+            busy,
+        )
         self._input = InputLog(query.location, query.topics)
         self._running: StreamingQuery | None = None
         executor.check = self._check
 
     def run(self, epoch_of: Callable[[Any, int], None], started: Callable[[], None]) -> Exception | None:
-        """Runs the query until a signal ends it; a failure is tried again, five times in a row without a tick."""
+        """Runs the query until a signal ends it; a failure is tried again, five times in a row without an epoch."""
         self._failures = 0
         try:
             self._start()
             started()
             while True:
-                self._tick_on(epoch_of)
+                self._epoch_on(epoch_of)
                 self._end()
                 self._start()
         except _SIGNALS as signal_:
@@ -197,12 +203,12 @@ class _Runner:
         self._input.put_forward()
         self._running = self._query.writer(self._slots).start()
 
-    def _tick_on(self, epoch_of: Callable[[Any, int], None]) -> None:
-        """Runs ticks; returns when the query is to be started again."""
+    def _epoch_on(self, epoch_of: Callable[[Any, int], None]) -> None:
+        """Runs epochs; returns when the query is to be started again."""
         try:
             self._await_session()
             while True:
-                epoch_of(None, self._next_tick())
+                epoch_of(None, self._next_epoch())
                 self._input.keep(self._executor.needed)
                 self._failures = 0
                 self._pause()
@@ -222,7 +228,7 @@ class _Runner:
                 raise SessionLost(f"Spark did not start all tasks of the query in {_SESSION_DEADLINE_S:.0f} s")
 
     def _pause(self) -> None:
-        """Waits until the next tick, and takes in what tasks say."""
+        """Waits until the next epoch, and takes in what tasks say."""
         end = time.monotonic() + _QUIET_S
         while time.monotonic() < end:
             if self._busy():

@@ -21,17 +21,17 @@ from impls.spark.master import is_local, threads_of
 from impls.spark.realtime.runner import RealTimeQuery, routers_counted, runner_of
 from impls.spark.realtime.settings import real_time_settings
 
-_TIMERS_S, _TIMERS_MOST_S = 1.0, 0.1  # of a second, so much has ticks that begin at once for timers
-REAL_TIME_DROPS = 2_048  # entries that an old owner deletes in a tick: 5 ms in which its records wait
+_TIMERS_S, _TIMERS_MOST_S = 1.0, 0.1  # of a second, so much has epochs that begin at once for timers
+REAL_TIME_DROPS = 2_048  # entries that an old owner deletes in an epoch: 5 ms in which its records wait
 
 
 class Haste:
-    """begins() says whether the next tick begins at once.
+    """begins() says whether the next epoch begins at once.
 
-    A tick begins at once while something moves. It also does to deliver complete partials, because results such as
+    An epoch begins at once while something moves. It also does to deliver complete partials, because results such as
     those of a window over all bins wait for nothing else, and to run a timer that the watermark or the input has
     reached. For timers this holds during 100 ms of each second only: else a query with many of them would be busy with
-    ticks.
+    epochs.
 
     Args:
         controller: the query's.
@@ -49,7 +49,7 @@ class Haste:
         self._since = -_TIMERS_S
 
     def begins(self) -> bool:
-        """Returns whether the next tick begins at once."""
+        """Returns whether the next epoch begins at once."""
         controller, clock = self._controller, self._controller.clock
         if controller.busy or clock is None:
             return controller.busy
@@ -91,7 +91,7 @@ def run_real_time(
             query(switchboard),
             executor,
             slots=max(slots, 1 + int(controller.routing.max()), 1 + int(controller.location.max())),
-            next_tick=lambda: driver.last_epoch + 1,
+            next_epoch=lambda: driver.last_epoch + 1,
             busy=Haste(controller, lambda: (executor.timers_wait, executor.due)).begins,
         )
     except BaseException:

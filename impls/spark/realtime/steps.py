@@ -141,7 +141,7 @@ def _work(worker: Stepping, inbox: Inbox[Blob], flow: _Flow) -> None:
 def _step_until_the_end(worker: Stepping, inbox: Inbox[Blob], flow: _Flow) -> None:
     """Lets the worker take all that has come between two commits.
 
-    At the end of the input it may still wait for the driver, as for the tick of blobs that it has already.
+    At the end of the input it may still wait for the driver, as for the epoch of blobs that it has already.
     """
     window = BatchingWindow()
     more, end, told = False, None, 0

@@ -57,9 +57,9 @@ def _run(console: Console, seeds: range, jobs: int, *, hosts: bool, realtime: bo
         pulls = ", ".join(f"{number} {name}" for name, number in sorted(totals.network.items()))
         console.print(f"Pulls between hosts: {pulls}.", markup=False)
     faults = ", ".join(f"{number} {kind}" for kind, number in sorted(totals.fired.items()))
-    epochs, rebuilt = ("ticks", "sessions") if realtime else ("epochs", "environments rebuilt")
+    rebuilt = "sessions" if realtime else "environments rebuilt"
     console.print(
-        f"{totals.runs} seeds, {totals.epochs} {epochs}, {totals.starts} starts of the driver, {totals.recoveries} "
+        f"{totals.runs} seeds, {totals.epochs} epochs, {totals.starts} starts of the driver, {totals.recoveries} "
         f"{rebuilt}; faults: {faults or 'none'}; 0 violations in {time.monotonic() - start:.0f} s; digest "
         f"{totals.digest[:16]}",
         markup=False,

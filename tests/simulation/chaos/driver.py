@@ -95,6 +95,6 @@ class SimulatedDriver(Driver):
 
 
 def _transfer(parameters: Parameters, generation: int) -> Transfer:
-    """Returns settings with a secret of the generation, small messages, and no time to wait for a turn."""
+    """Returns settings with a secret of the generation, small messages, and no time to wait for a commit."""
     token = hashlib.sha256(b"%d %d" % (parameters.seed, generation)).digest()
     return Transfer(token, batch_bytes=300, streams=parameters.streams, busy_s=0.0)

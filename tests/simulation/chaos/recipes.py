@@ -51,7 +51,7 @@ class Chain(StatefulMap):
 
 @dataclass(frozen=True)
 class Reshape:
-    """Turns a state of one form into one of another; done twice it gives something else. Some are deleted."""
+    """Commits a state of one form into one of another; done twice it gives something else. Some are deleted."""
 
     source: int
     target: int

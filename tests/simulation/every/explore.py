@@ -18,8 +18,8 @@ from every.world import World
 from impls.store.environment import Store
 
 _SHARED_MEMORY = Path("/dev/shm")
-_QUIET = 2  # ticks at the end in which nothing happens: the first reports what was before it
-_REST = 40  # ticks behind those that are tried in which everything must come to its end
+_QUIET = 2  # epochs at the end in which nothing happens: the first reports what was before it
+_REST = 40  # epochs behind those that are tried in which everything must come to its end
 
 
 @dataclass
@@ -60,7 +60,7 @@ def _run(small: Small, choices: Choices, folder: Path) -> Ran:
             sorted(commits.held, key=lambda commit: commit.worker),
         )  # fmt: skip
         try:
-            _ticks(small, world, oracle)
+            _epochs(small, world, oracle)
             ran.ended = True
         except SeenBefore:
             pass
@@ -74,15 +74,15 @@ def _run(small: Small, choices: Choices, folder: Path) -> Ran:
     return ran
 
 
-def _ticks(small: Small, world: World, oracle: Oracle) -> None:
+def _epochs(small: Small, world: World, oracle: Oracle) -> None:
     quiet = 0
-    for number in range(1 + small.ticks + _REST):
-        world.free = world.failure.on = 1 <= number <= small.ticks
+    for number in range(1 + small.epochs + _REST):
+        world.free = world.failure.on = 1 <= number <= small.epochs
         if number == 1:
             world.command_goal()
-        world.tick()
-        oracle.tick()
-        quiet = quiet + 1 if number > small.ticks and _quiet(world) else 0
+        world.epoch()
+        oracle.epoch()
+        quiet = quiet + 1 if number > small.epochs and _quiet(world) else 0
         if quiet == _QUIET:
             break
     require(quiet == _QUIET, "goal", f"{world.driver.controller.misplaced} bins are not at their goal")

@@ -29,7 +29,7 @@ class Small:
     Attributes:
         mechanism: that migrates.
         records: number of records, even, 8 at most.
-        ticks: ticks from the migration's first on in which every order is tried; before and behind them one is.
+        epochs: epochs from the migration's first on in which every order is tried; before and behind them one is.
         failures: 0 or 1.
         loses: the environment of a worker may be lost with the failure.
         read: rows that a router reads at once.
@@ -37,7 +37,7 @@ class Small:
 
     mechanism: str = "megaphone-batched"
     records: int = 8
-    ticks: int = 2
+    epochs: int = 2
     failures: int = 1
     loses: bool = True
     read: int = 2
@@ -47,7 +47,7 @@ class Small:
         return Parameters(
             seed=0, mechanism=self.mechanism, options=_MECHANISMS[self.mechanism], durability="process",
             operator="hash", keys=64, bins=BINS, workers=WORKERS, replay_epochs=30, base_epochs=1000,
-            epochs=self.ticks, records=self.records, skew=0.0, idle=0.0, slots=WORKERS, switch=0.0,
+            epochs=self.epochs, records=self.records, skew=0.0, idle=0.0, slots=WORKERS, switch=0.0,
             commands=((1, "shuffle", 0),), faults=(), partitions=ROUTERS,
         )  # fmt: skip
 

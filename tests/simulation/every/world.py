@@ -33,7 +33,7 @@ class _First(Random):
 
 
 class World(Query):
-    """tick() as in the simulation, but each event is picked.
+    """epoch() as in the simulation, but each event is picked.
 
     Attributes:
         trace: the names of the events so far.
@@ -57,8 +57,8 @@ class World(Query):
         """The user's command."""
         self.driver.command("rebalance", GOAL, "swapped")
 
-    def tick(self) -> None:
-        """Runs the next tick; it begins at once, as the tasks may hear of it as late as they like."""
+    def epoch(self) -> None:
+        """Runs the next epoch; it begins at once, as the tasks may hear of it as late as they like."""
         target = self.driver.last_epoch + 1
         while self.driver.last_epoch < target:
             try:
@@ -70,7 +70,7 @@ class World(Query):
         self._durable = True
 
     def run(self, order: EpochOrder, batch: Any) -> Answers:
-        """Runs a tick as `RealTimeExecutor` does."""
+        """Runs an epoch as `RealTimeExecutor` does."""
         self._workers = order.written.workers
         self._say(self._coordinator.begin(order))
         while not self._coordinator.done:
@@ -80,9 +80,9 @@ class World(Query):
 
     # -- one event ----------------------------------------------------------------------------------------------------
 
-    def _act(self, tick: int | None) -> None:
+    def _act(self, epoch: int | None) -> None:
         self.steps += 1
-        require(self.steps < _STEPS_MAX, "stuck", f"tick {tick} has no end")
+        require(self.steps < _STEPS_MAX, "stuck", f"epoch {epoch} has no end")
         if self.session is None:
             self.session, self._durable = self._begin_session(), True
             self._reading = set[int]()
@@ -91,7 +91,7 @@ class World(Query):
             return
         acts = list(self._possible(self.session))
         dies = (self._durable and self.failure.possible) or self.session.dying is not None
-        require(bool(acts) or dies, "stuck", f"nobody can do anything for tick {tick}")
+        require(bool(acts) or dies, "stuck", f"nobody can do anything for epoch {epoch}")
         costs = [0, *[1] * (len(acts) - 1)][: len(acts)] + [0] * dies
         chosen = self._pick(costs)
         self._durable = False
@@ -111,7 +111,7 @@ class World(Query):
         """Lets happen what commutes with all else that can happen: words to the driver, and what routers do.
 
         A word may be sent at once as it may be taken late, a blob likewise; the number of a router's blobs between two
-        of its switches is a choice. The word that ends a tick does not commute with the death of the tasks.
+        of its switches is a choice. The word that ends an epoch does not commute with the death of the tasks.
         """
         for (role, index), peer in session.peers.items():
             if peer.outbox and not self._ends(peer):
@@ -129,7 +129,7 @@ class World(Query):
         return False
 
     def _ends(self, peer: Peer) -> bool:
-        """Whether a task's next word ends the tick."""
+        """Whether a task's next word ends the epoch."""
         last = len(self._coordinator.ended) + 1 == self._workers
         return isinstance(peer.outbox[0], Ended) and last and self.failure.left + (self.session.dying is not None) > 0
 
@@ -145,7 +145,7 @@ class World(Query):
         self.states.touch(("router", f))
 
     def _begun_reading(self, session: Session, f: int) -> bool:
-        """Whether a router waits in the tick before the migration: what it has read is on its way then."""
+        """Whether a router waits in the epoch before the migration: what it has read is on its way then."""
         return self.driver.last_epoch < 0 and session.positions[f] > 0
 
     def _possible(self, session: Session) -> Iterator[Act]:

@@ -1,4 +1,4 @@
-"""What workers have committed, turn by turn, and the answer recomputed from it under the versions that they ran."""
+"""What workers have committed, commit by commit, and the answer recomputed from it under the versions that they ran."""
 
 import contextlib
 from collections import defaultdict
@@ -22,19 +22,19 @@ from realtime.workload import Workload
 
 @dataclass(frozen=True)
 class Commit:
-    """A turn of a worker.
+    """A commit of a worker.
 
     Attributes:
-        worker, tick, turn: whose, and under what numbers its results are sent; number: which grows with each.
-        order: the tick whose order the worker obeyed.
+        worker, epoch, commit: whose, and under what numbers its results are sent; number: which grows with each.
+        order: the epoch whose order the worker obeyed.
         refused: the version that it ran without, 0 for none.
         shapes: by bin, the shape that its state has taken, as the commit has it.
         records: (place, bin, version) of the rows applied.
     """
 
     worker: int
-    tick: int
-    turn: int
+    epoch: int
+    commit: int
     number: int
     order: int
     refused: int
@@ -43,7 +43,7 @@ class Commit:
 
 
 class Commits:
-    """The turns that hold, in order: one that was lost with its environment gives way to the one in its place."""
+    """The commits that hold, in order: one that was lost with its environment gives way to the one in its place."""
 
     def __init__(self) -> None:
         self.held: list[Commit] = []
@@ -81,13 +81,13 @@ class Commits:
             yield
 
     def fold(self, load: Workload, recipes: Recipes, plans: dict[int, Any], *, timed: bool) -> "Folded":
-        """Returns what must have come of the turns; requires that each record ran once, under a version it could."""
+        """Returns what must have come of the commits; requires that each record ran once, under a version it could."""
         folded = Folded(load, recipes, plans, timed=timed)
         for commit in self.held:
             try:
                 folded.take(commit)
             except Broken as error:
-                require(False, "version", f"worker {commit.worker} commits in tick {commit.tick} what fails: {error}")
+                require(False, "version", f"worker {commit.worker} commits in epoch {commit.epoch} what fails: {error}")
         return folded
 
 
@@ -114,11 +114,11 @@ def _zeros(work: Any) -> pa.Array:
 
 
 class Folded:
-    """What must have come of turns.
+    """What must have come of commits.
 
     Attributes:
         state: by key; shape: by bin.
-        results: by (worker, tick, turn), the payload of each key.
+        results: by (worker, epoch, commit), the payload of each key.
     """
 
     def __init__(self, load: Workload, recipes: Recipes, plans: dict[int, Any], *, timed: bool):
@@ -146,7 +146,7 @@ class Folded:
         return {key: value for states in self._state.values() for key, value in states.items()}
 
     def take(self, commit: Commit) -> None:
-        """Takes in the next turn."""
+        """Takes in the next commit."""
         known = self._recipes.begun(self._required(commit.order))
         for bin_, shape in commit.shapes.items():
             if not self._timed:
@@ -162,11 +162,11 @@ class Folded:
             if not self._timed:
                 self._applied(bin_, version, self._load.log[partition][offset], results)
         sent = {key: payload for key, payload in results.items() if payload is not None}
-        self.results[commit.worker, commit.tick, commit.turn] = sent
+        self.results[commit.worker, commit.epoch, commit.commit] = sent
 
-    def _required(self, tick: int) -> set[int]:
-        """Returns the versions that bins have run under until the end of a tick."""
-        return {int(number) for at, plan in self._plans.items() if at <= tick for number in np.unique(plan)}
+    def _required(self, epoch: int) -> set[int]:
+        """Returns the versions that bins have run under until the end of an epoch."""
+        return {int(number) for at, plan in self._plans.items() if at <= epoch for number in np.unique(plan)}
 
     def _applied(self, bin_: int, version: int, record: Any, results: dict[int, bytes | None]) -> None:
         key, _, columns = record
@@ -185,7 +185,7 @@ class Folded:
         if refused is not None and wanted == refused.number:
             wanted = self._recipes.without(refused.number, self.shape[bin_])
         kept = self._recipes[version].may_keep and self.shape[bin_] == version == self._recipes.shape_of(version)
-        what = f"a record of bin {bin_} runs under version {version}, not {wanted}, in tick {commit.tick}"
+        what = f"a record of bin {bin_} runs under version {version}, not {wanted}, in epoch {commit.epoch}"
         require(version == wanted or kept, "version", what)
         shape = self._recipes.shape_of(version)
         require(shape == self.shape[bin_], "shapes", f"{what}: its state has the shape {self.shape[bin_]}")

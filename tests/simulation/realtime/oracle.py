@@ -1,4 +1,4 @@
-"""What must hold after every tick, and at the end, whatever happened."""
+"""What must hold after every epoch, and at the end, whatever happened."""
 
 import hashlib
 import json
@@ -25,10 +25,10 @@ Items = dict[bytes, bytes]
 
 
 class Oracle:
-    """tick() after every tick, end() when all is done.
+    """epoch() after every epoch, end() when all is done.
 
     Attributes:
-        digest: of every result and of what the controller knows after every tick.
+        digest: of every result and of what the controller knows after every epoch.
     """
 
     def __init__(self, p: Parameters, query: Query, scratch: Store, commits: Commits):
@@ -41,8 +41,8 @@ class Oracle:
         self._answers: list[str] = []
         self.digest = hashlib.sha256(str(p).encode())
 
-    def tick(self) -> None:
-        """Compares what was sent since the last tick with what could be, and environments with the changelog."""
+    def epoch(self) -> None:
+        """Compares what was sent since the last epoch with what could be, and environments with the changelog."""
         self._results()
         controller, query = self._query.driver.controller, self._query
         self._plans[query.driver.last_epoch] = controller.changing.required.copy()
@@ -71,7 +71,7 @@ class Oracle:
             self.digest.update(b"%d %d %d %s %s" % (worker, epoch, index, key, value))
             before = self._sent.setdefault((worker, epoch, index), (commit, key, value))
             same = before == (commit, key, value)
-            require(same, "repeats", f"result {index} of worker {worker} in tick {epoch} is sent with another content")
+            require(same, "repeats", f"result {index} of worker {worker} in epoch {epoch} is sent with another content")
             if not self._seen.accept(0, Number(0, worker, 0, epoch, index)):
                 continue
             if self._p.timed:
@@ -106,14 +106,14 @@ class Oracle:
 
     def _rebuilt(self, worker: int, here: set[int]) -> Items:
         """Returns what the checkpoint alone gives."""
-        source, tick = self._query.spec.source(), self._query.driver.last_epoch
+        source, epoch = self._query.spec.source(), self._query.driver.last_epoch
         assert source is not None, "with durability none neither bits flip nor is anything compared"
         request = RestoreRequest(
-            dict.fromkeys(sorted(here), worker), self._queues_of(worker), worker, open_from=tick + 1
+            dict.fromkeys(sorted(here), worker), self._queues_of(worker), worker, open_from=epoch + 1
         )
         txn = self._scratch.env.begin(write=True, buffers=True)
         try:
-            restore(source, txn, tick + 1, request)
+            restore(source, txn, epoch + 1, request)
             return opened((bytes(name), bytes(value)) for name, value in txn.cursor().iternext())
         except (StateError, lmdb.Error, KeyError, AssertionError) as error:
             require(False, "restore", f"worker {worker} cannot be restored: {error!r}")
@@ -122,7 +122,7 @@ class Oracle:
             txn.abort()
 
     def _restored(self, worker: int, items: Items, here: set[int]) -> None:
-        """What the checkpoint alone gives is what the environment has, the turns behind the tick included."""
+        """What the checkpoint alone gives is what the environment has, the commits behind the epoch included."""
         if self._query.files is None:
             return
         found, queues = self._rebuilt(worker, here), self._queues_of(worker)
@@ -178,24 +178,24 @@ class Oracle:
         require(known == ours, "shapes", f"the controller knows of the shapes {known}, not {ours}")
         if not self._p.timed:
             found: dict[tuple[int, int, int], dict[int, bytes]] = {}
-            for (worker, tick, _), (commit, key, value) in self._sent.items():
-                found.setdefault((worker, tick, commit), {})[int.from_bytes(key, "big")] = value
-            want = {turn: results for turn, results in folded.results.items() if results}
-            differ = sorted(turn for turn in want.keys() | found.keys() if want.get(turn) != found.get(turn))
+            for (worker, epoch, _), (commit, key, value) in self._sent.items():
+                found.setdefault((worker, epoch, commit), {})[int.from_bytes(key, "big")] = value
+            want = {commit: results for commit, results in folded.results.items() if results}
+            differ = sorted(commit for commit in want.keys() | found.keys() if want.get(commit) != found.get(commit))
             first = f"{found.get(differ[0])}, not {want.get(differ[0])}" if differ else ""
-            require(not differ, "results", f"turns {differ[:5]} (worker, tick, turn) have sent {first}")
+            require(not differ, "results", f"commits {differ[:5]} (worker, epoch, commit) have sent {first}")
         return folded
 
     def _without_gaps(self) -> None:
-        """The results of a worker in a tick are numbered one behind the other."""
+        """The results of a worker in an epoch are numbered one behind the other."""
         numbers: dict[tuple[int, int], list[int]] = {}
-        for worker, tick, index in self._sent:
-            numbers.setdefault((worker, tick), []).append(index)
+        for worker, epoch, index in self._sent:
+            numbers.setdefault((worker, epoch), []).append(index)
         gaps = [place for place, found in numbers.items() if sorted(found) != list(range(len(found)))]
-        require(not gaps, "numbers", f"results of (worker, tick) {gaps[:5]} have gaps in their numbers")
+        require(not gaps, "numbers", f"results of (worker, epoch) {gaps[:5]} have gaps in their numbers")
 
     def _reported(self) -> None:
-        """Where no driver died between noting the end of a tick and telling of it, all records are told of, once."""
+        """Where no driver died between noting the end of an epoch and telling of it, all records are told of, once."""
         if len(self._query.applied) <= self._query.driver.last_epoch:
             return
         load = self._query.load

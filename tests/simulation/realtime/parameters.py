@@ -19,9 +19,9 @@ _OPERATORS = ("hash", "hash", "dense", "preloaded", "chain", "chain", "q4", "q5"
 _DRAWN = ("task", "deep", "send", "tear", "full", "router", "driver", "journal", "job", "again", "lose", "damage")
 KINDS = (*_DRAWN, "flip")
 """What goes wrong: a worker's task dies at a point, at a rare one, while it sends, while it writes its changelog; the
-disk is full; a router dies; the driver dies at a point, behind an entry of a journal, during a tick; Spark dies behind
-the last task of a batch and does not know that the batch has ended; an environment is lost with its task, or turns out
-to be damaged; bits flip in one, open or not, of every fourth query."""
+disk is full; a router dies; the driver dies at a point, behind an entry of a journal, during an epoch; Spark dies
+behind the last task of a batch and does not know that the batch has ended; an environment is lost with its task, or
+turns out to be damaged; bits flip in one, open or not, of every fourth query."""
 _OF_NONE = {"task", "send", "router", "driver", "journal", "job", "again"}  # what durability "none" survives
 
 
@@ -35,7 +35,7 @@ class Parameters(epochs.Parameters):
         most: number of things that go wrong.
         batch_end: probability of each step of a session to be that at which Spark ends the batch.
         linger: steps that other tasks go on after one has died.
-        turn: records of a turn at most.
+        commit: records of a commit at most.
         rows: rows of a record at most.
         anew: probability of each partition's topic to be made anew before a driver starts.
     """
@@ -45,7 +45,7 @@ class Parameters(epochs.Parameters):
     most: int = 0
     batch_end: float = 0.0
     linger: int = 0
-    turn: int = 32_768
+    commit: int = 32_768
     rows: int = 1
     anew: float = 0.0
 
@@ -85,7 +85,7 @@ def draw(seed: int, **fixed: Any) -> Parameters:
            "records": random.choice((60, 150, 300)), "slots": random.randint(base.workers, 6), "commands": commands},
         partitions=random.randint(1, 3), rates=rates, most=random.choice((0, 2, 5, 9)),
         batch_end=random.choice((0.0, 0.001, 0.004, 0.02)), linger=random.choice((0, 0, 10, 60)),
-        turn=random.choice((1, 5, 32_768, 32_768)), rows=random.choice((1, 1, 3, 9)), anew=random.choice((0.0, 0.5)),
+        commit=random.choice((1, 5, 32_768, 32_768)), rows=random.choice((1, 1, 3, 9)), anew=random.choice((0.0, 0.5)),
     )  # fmt: skip
     drawn = replace(drawn, changes=draw_changes(seed, 12))
     if drawn.changes and seed % 2:  # the operator whose state can take another shape

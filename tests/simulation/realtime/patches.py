@@ -66,7 +66,7 @@ def simulated(p: Parameters, point: Point, clock: Any = None) -> Iterator[None]:
         stack.enter_context(large_states(p.seed))
         stack.enter_context(mock.patch.object(checkpoint, "BASE_EPOCHS", p.base_epochs))
         stack.enter_context(mock.patch.object(changing, "PROOF_EPOCHS", p.proof_epochs))
-        stack.enter_context(mock.patch.object(blobs, "_RECORDS", p.turn))
+        stack.enter_context(mock.patch.object(blobs, "_RECORDS", p.commit))
         stack.enter_context(mock.patch.object(commit, "_DROP_ITEMS", 1 + p.seed % 3))
         stack.enter_context(mock.patch.object(frame, "_write", _torn(frame._write, point)))
         snapshot = _damaged_snapshot(commit.write_snapshot, point)
@@ -93,7 +93,7 @@ def _around(plain: Any, point: Point, name: str) -> Any:
 
 
 def _damaged(plain: Any, point: Point) -> Any:
-    """An environment turns out to be damaged when it is opened, or when a turn begins."""
+    """An environment turns out to be damaged when it is opened, or when a commit begins."""
 
     def called(self: Any, *given: Any) -> Any:
         if self.task.spec.files is not None and point("damage"):
@@ -104,7 +104,7 @@ def _damaged(plain: Any, point: Point) -> Any:
 
 
 def _damaged_snapshot(plain: Any, point: Point) -> Any:
-    """The same, behind the turn that ends a tick."""
+    """The same, behind the commit that ends an epoch."""
 
     def called(*given: Any) -> None:
         if point("damage"):

@@ -35,7 +35,7 @@ class Places:
     def made_anew(self, partition: int) -> None:
         """The topic of a partition is another one from now on.
 
-        Its number sorts behind the one before: a turn here may have records of both, in which the order of a key's
+        Its number sorts behind the one before: a commit here may have records of both, in which the order of a key's
         values counts. With Spark those of the former topic that nobody has read are gone.
         """
         codes = self._codes[partition]

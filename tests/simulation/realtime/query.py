@@ -43,12 +43,12 @@ _IDLE_MAX = 4  # steps of a worker that change nothing, one after another
 
 
 class Query:
-    """tick() runs one tick to its end, whatever dies on the way; close() at the end.
+    """epoch() runs one epoch to its end, whatever dies on the way; close() at the end.
 
     Attributes:
-        record: of the last tick.
+        record: of the last epoch.
         spec: what workers know of the query.
-        applied: records that workers have reported, by tick.
+        applied: records that workers have reported, by epoch.
         asking: asks for changes of the pipeline.
         session: the tasks, None between two sessions.
         starts, sessions, boundaries, steps: how many drivers, sessions, ends of batches and steps there were.
@@ -116,13 +116,13 @@ class Query:
         except Killed:
             self._start()
 
-    def ask(self, tick: int) -> None:
+    def ask(self, epoch: int) -> None:
         """Asks for the changes of the pipeline that are due."""
-        if not self.asking.ask(self.driver, tick):
+        if not self.asking.ask(self.driver, epoch):
             self._start()
 
-    def tick(self) -> None:
-        """Runs the next tick, and before it what happens between two ticks."""
+    def epoch(self) -> None:
+        """Runs the next epoch, and before it what happens between two epochs."""
         target = self.driver.last_epoch + 1
         self._quietly(self._random.choice((0, 0, 5, 30, 100)) if self.load.left else 200)
         while self.driver.last_epoch < target:
@@ -154,12 +154,12 @@ class Query:
                 self._start()
 
     def run(self, order: EpochOrder, batch: Any) -> Answers:
-        """Runs a tick as `RealTimeExecutor` does."""
+        """Runs an epoch as `RealTimeExecutor` does."""
         self._workers = order.written.workers
         self._say(self._coordinator.begin(order))
         first = self.steps
         while not self._coordinator.done:
-            require(self.steps - first < _STEPS_MAX, "stuck", f"tick {order.written.epoch} has no end")
+            require(self.steps - first < _STEPS_MAX, "stuck", f"epoch {order.written.epoch} has no end")
             if (slots := self._coordinator.slots) and order.written.workers > slots:
                 raise SlotsNeeded(order.written.workers)
             self._troubles.point("job")
@@ -184,8 +184,8 @@ class Query:
 
     # -- Spark --------------------------------------------------------------------------------------------------------
 
-    def _act(self, tick: int | None) -> None:
-        """One step of a task, of a channel, of the source or of Spark; `tick` is the one under way."""
+    def _act(self, epoch: int | None) -> None:
+        """One step of a task, of a channel, of the source or of Spark; `epoch` is the one under way."""
         self.steps += 1
         session = self.session
         if session is None:
@@ -202,14 +202,14 @@ class Query:
             session.ending = True
         actions = session.actions(self._tell, self._step, self._route)
         if not actions and session.dying is None and not session.ending:
-            require(tick is None, "stuck", f"nobody can do anything for tick {tick}")
+            require(epoch is None, "stuck", f"nobody can do anything for epoch {epoch}")
         if self.load.left and self._random.random() < 0.1:
             self.load.produce(self._random.randint(1, 8))
         if actions:
             self._random.choice(actions)()
 
     def _all_begun(self, session: Session) -> bool:
-        """Whether every worker of the tick has begun it in the session: batches are much longer than ticks."""
+        """Whether every worker of the epoch has begun it in the session: batches are much longer than epochs."""
         begun = [worker.worker.task is not None for worker in session.workers[: self._workers]]
         return self._coordinator.complete and all(begun)
 

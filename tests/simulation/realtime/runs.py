@@ -1,4 +1,4 @@
-"""A seed from its first tick to its last, with everything that goes wrong in it."""
+"""A seed from its first epoch to its last, with everything that goes wrong in it."""
 
 import shutil
 import tempfile
@@ -18,7 +18,7 @@ from realtime.troubles import Troubles
 from realtime.workload import Workload
 
 _SHARED_MEMORY = Path("/dev/shm")
-_AFTER = 4  # ticks behind the last record, in which what event time holds back comes to its end
+_AFTER = 4  # epochs behind the last record, in which what event time holds back comes to its end
 
 
 def simulate(p: Parameters) -> Outcome:
@@ -40,13 +40,13 @@ def _run(p: Parameters, folder: Path) -> Outcome:
         query = Query(p, Workload(p), troubles, folder)
         oracle = Oracle(p, query, scratch, commits)
         try:
-            _ticks(p, query, oracle, troubles)
+            _epochs(p, query, oracle, troubles)
         except Violation as error:
             what = str(error).replace(str(folder), "").rstrip(".")
             faults = ", ".join(f"{n} {kind}" for kind, n in sorted(troubles.fired.items())) or "none"
             violation = error.check
             sentence = (
-                f"Seed {p.seed} ({p}; faults so far: {faults}) violates {error.check!r} after tick "
+                f"Seed {p.seed} ({p}; faults so far: {faults}) violates {error.check!r} after epoch "
                 f"{query.driver.last_epoch}, start {query.starts}, session {query.sessions}: {what}."
             )
         finally:
@@ -57,18 +57,18 @@ def _run(p: Parameters, folder: Path) -> Outcome:
     )  # fmt: skip
 
 
-def _ticks(p: Parameters, query: Query, oracle: Oracle, troubles: Troubles) -> None:
-    """Runs ticks until all is done, the last ones in peace."""
+def _epochs(p: Parameters, query: Query, oracle: Oracle, troubles: Troubles) -> None:
+    """Runs epochs until all is done, the last ones in peace."""
     last, after, number = p.epochs + 3 * p.bins * (len(p.commands) + len(p.changes)) + 150, 0, 0
     while number < p.epochs or after < _AFTER:
         require(number < last, "goal", f"{query.driver.controller.misplaced} bins are not at their goal")
-        for tick, kind, value in p.commands:
-            if tick == number:
+        for epoch, kind, value in p.commands:
+            if epoch == number:
                 query.command(kind, value)
         if number < p.epochs:
             query.ask(number)
-        query.tick()
-        oracle.tick()
+        query.epoch()
+        oracle.epoch()
         if number % 6 == 5:
             check_journals(p, query.driver)  # type: ignore[arg-type]
         troubles.on = number < p.epochs

@@ -15,7 +15,7 @@ from plots.data import load
 from plots.figure import all_figures, svg_of, write_all
 from plots.latency import restart_and_live
 
-# What an experiment in micro-batches has something of; test_ticks.py has the figure of the other mode.
+# What an experiment in micro-batches has something of; test_real_time_lines.py has the figure of the other mode.
 SHOWN = [figure for figure in all_figures() if figure.name != "latency_breakdown"]
 
 

@@ -2,17 +2,17 @@
 
 import pytest
 
-from harness.measure.cells import breakdown_entry, breakdown_of, pace_ms, turns_of
+from harness.measure.cells import breakdown_entry, breakdown_of, commits_of, pace_ms
 from impls.protocol.report import Report
 
 
-def report(records, turns, **breakdown):
-    return Report(0, records=records, commits=turns, breakdown=breakdown)
+def report(records, commits, **breakdown):
+    return Report(0, records=records, commits=commits, breakdown=breakdown)
 
 
 def test_means_are_weighted_by_records():
     reports = [report(30, 3, to_router=4.0, apply=6.0), report(10, 1, to_router=8.0, apply=2.0)]
-    assert turns_of(reports) == 4
+    assert commits_of(reports) == 4
     found = breakdown_of(reports)
     assert (found["to_router"], found["apply"]) == (5.0, 5.0)
 
@@ -23,14 +23,14 @@ def test_workers_without_records_tell_of_no_way():
     assert breakdown_of([]) == {}
 
 
-def line(records, begin_us, turns=2, latency=10.0, **breakdown):
+def line(records, begin_us, commits=2, latency=10.0, **breakdown):
     return {
-        "records": records, "begin_us": begin_us, "end_us": begin_us + 150_000, "turns": turns, "way_ms": breakdown,
+        "records": records, "begin_us": begin_us, "end_us": begin_us + 150_000, "turns": commits, "way_ms": breakdown,
         "latency_ms": latency, "ms": {"total": 200.0, "between": 50.0},
     }  # fmt: skip
 
 
-def test_an_entry_has_means_over_ticks_and_what_they_add_up_to():
+def test_an_entry_has_means_over_epochs_and_what_they_add_up_to():
     found = breakdown_entry(
         [line(30, 0, route=1.0, apply=5.0), line(10, 200_000, route=2.0, apply=1.0), line(0, 400_000)], 8.0
     )
@@ -41,7 +41,7 @@ def test_an_entry_has_means_over_ticks_and_what_they_add_up_to():
     assert breakdown_entry([line(5, 0, apply=1.0)], None)["share"] is None
 
 
-def test_the_pace_of_a_tick_is_its_latency_and_of_an_epoch_its_time():
+def test_the_pace_of_an_epoch_is_its_latency_and_of_an_epoch_its_time():
     assert pace_ms(line(5, 0, latency=12.5)) == 12.5
     assert pace_ms(line(0, 0, latency=None)) is None
     assert pace_ms({"ms": {"total": 180.0}}) == 180.0

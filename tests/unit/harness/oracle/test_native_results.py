@@ -10,7 +10,7 @@ from harness.oracle.keycount import check
 from harness.oracle.native import NativeResults, arrivals_of, as_results, cell_lines
 from impls import catalog
 from impls.errors import UsageError
-from impls.mechanisms.native_spark.ticks import found_nothing, idle_polls, seconds_of
+from impls.mechanisms.native_spark.intervals import found_nothing, idle_polls, seconds_of
 
 PRELOADED = histories.KEYS // 2
 

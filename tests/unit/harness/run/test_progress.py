@@ -56,15 +56,15 @@ def test_the_rate_is_of_the_time_since_the_last_line(recorder, capsys, clock):
     progress.say("load")
     recorder.on_epoch(epoch_record(epoch=1, latencies_ms=np.ones(40)))
     clock.now += 2
-    progress.tick()
+    progress.beat()
     clock.now += 0.1
     progress.say("draining")
     assert [json.loads(line)["rate"] for line in capsys.readouterr().out.splitlines()] == [None, 20.0, 20.0]
     clock.now += 0.8
-    progress.tick()
+    progress.beat()
     assert capsys.readouterr().out == "", "less than a second has passed"
     clock.now += 0.2
-    progress.tick()
+    progress.beat()
     assert json.loads(capsys.readouterr().out)["rate"] == 0.0
 
 

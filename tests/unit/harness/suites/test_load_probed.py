@@ -63,9 +63,9 @@ def test_what_others_use_is_of_the_machine_and_not_of_its_speed(cpu_s, quiet, fu
 
 
 def test_a_counter_counts_blocks_until_its_time_is_over(tmp_path):
-    told, ticks = [], iter([0.0, 0.0, 1.0, 2.0])
+    told, epochs = [], iter([0.0, 0.0, 1.0, 2.0])
     found = measure(
-        tmp_path / "state", 2.0, lambda: told.append(1), wall=lambda: next(ticks), cpu=iter([1.0, 1.5]).__next__
+        tmp_path / "state", 2.0, lambda: told.append(1), wall=lambda: next(epochs), cpu=iter([1.0, 1.5]).__next__
     )
     assert (found, told) == (Stretch(2 * 4096, 0.5), [1])
 

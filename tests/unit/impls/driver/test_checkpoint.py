@@ -186,26 +186,22 @@ def test_what_does_not_place_state_may_change(tmp_path, made, other):
     Checkpoint(tmp_path, {"bins": 16}, operator=other).close()
 
 
-def test_a_checkpoint_of_format_3_takes_the_operators_identity_at_its_next_start(tmp_path):
+@pytest.mark.parametrize(("version", "remedy"), [(3, True), (4, True), (6, False), ("5", False), (None, False)])
+def test_a_checkpoint_of_another_format_is_refused_and_left_as_it_is(tmp_path, version, remedy):
     Checkpoint(tmp_path, {"bins": 16}).close()
     path = tmp_path / "rescale" / "query.json"
-    data = json.loads(path.read_text())
-    data |= {"format": 3, "settings": {"bins": 16, "operator": "DenseCount"}}
-    path.write_text(json.dumps(data))
-    assert "operator=DenseCount, not HashCount" in refused(tmp_path, HashCount())
-    assert json.loads(path.read_text()) == data
-    opened = Checkpoint(tmp_path, {"bins": 16}, operator=DenseCount(4000))
-    assert opened.query == data["query"]
-    opened.close()
-    assert json.loads(path.read_text())["format"] == 4
-    assert "operator.keys=4000, not 2000" in refused(tmp_path, DenseCount(2000))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": version}))
+    before = path.read_bytes()
+    with pytest.raises(UsageError, match=f"has format {version}; this version reads 5") as caught:
+        Checkpoint(tmp_path, {"bins": 16})
+    assert ("finish the query with rescale-bench 0.1.0" in str(caught.value)) is remedy
+    assert path.read_bytes() == before
 
 
-def test_a_checkpoint_keeps_to_its_mode_and_an_old_one_is_of_micro_batches(tmp_path):
-    Checkpoint(tmp_path, {"bins": 8}).close()
+def test_a_checkpoint_keeps_to_its_mode(tmp_path):
+    Checkpoint(tmp_path, {"bins": 8, "mode": "micro-batch"}).close()
     with pytest.raises(UsageError, match="made with mode=micro-batch, not real-time"):
         Checkpoint(tmp_path, {"bins": 8, "mode": "real-time"})
-    Checkpoint(tmp_path, {"bins": 8, "mode": "micro-batch"}).close()
 
 
 def test_a_log_of_its_own_outlives_the_opening_and_is_refused_when_damaged(tmp_path):

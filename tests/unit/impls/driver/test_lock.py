@@ -119,9 +119,9 @@ def test_commands_of_many_threads_between_epochs_are_one_order(tmp_path):
 
     def command(number):
         begin.wait()
-        for turn in range(times):
+        for step in range(times):
             try:
-                ids.append(query.handle.rescale(1 + (number + turn) % BINS))
+                ids.append(query.handle.rescale(1 + (number + step) % BINS))
                 status = query.handle.status()
                 assert sum(status["bins"]) == BINS
             except Exception as error:

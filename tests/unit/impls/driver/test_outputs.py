@@ -1,4 +1,4 @@
-"""A results topic keeps its number of partitions for a query, and results go on to name the query or not."""
+"""A results topic keeps its number of partitions for a query."""
 
 import pytest
 
@@ -13,12 +13,6 @@ def test_another_number_of_partitions_of_a_topic_is_refused_and_another_topic_is
     keep_outputs(tmp_path, "out", 4, begins=False)
     with pytest.raises(UsageError, match=r"4 partitions of out, not 2: .* Give Output partitions=4, or another topic"):
         keep_outputs(tmp_path, "out", 2, begins=False)
-
-
-@pytest.mark.parametrize("begins", [True, False])
-def test_results_name_the_query_if_they_did_from_its_begin(tmp_path, begins):
-    assert keep_outputs(tmp_path, "out", 4, begins=begins) is begins
-    assert keep_outputs(tmp_path, "out", 4, begins=False) is begins
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"named": true}'])

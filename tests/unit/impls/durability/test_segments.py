@@ -87,7 +87,7 @@ def test_a_full_disk_leaves_the_segment_as_it_was(files, monkeypatch):
     assert files.read(frame_name(3, 1)) == RAW[0] + RAW[1]
 
 
-def test_the_last_segment_is_the_newest_of_three_ticks(files):
+def test_the_last_segment_is_the_newest_of_three_epochs(files):
     assert last_segment(files, 1, 3) == []
     for epoch, number in ((2, 5), (3, 0), (3, 1)):
         with Segment(files, epoch, 1) as segment:

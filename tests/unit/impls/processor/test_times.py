@@ -96,7 +96,7 @@ def test_moves_change_nothing(tmp_path: Path, mechanism: str, seed: int) -> None
     assert moved.multiset() == still.multiset()
 
 
-class Ticks(StatefulProcessor):
+class Epochs(StatefulProcessor):
     """Gives, 10 ms of processing time after a record, when it came."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -112,7 +112,7 @@ class Ticks(StatefulProcessor):
 
 
 def test_timers_of_processing_time_move_with_their_bin(tmp_path: Path) -> None:
-    given = Given(Ticks(), "user string, at long", "processingtime", "user string, at long")
+    given = Given(Epochs(), "user string, at long", "processingtime", "user string, at long")
     query = ProcessorRun(tmp_path, given, mechanism="megaphone-fluid")
     for epoch in range(1, 20):
         if epoch % 5 == 1:

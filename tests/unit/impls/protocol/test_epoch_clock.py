@@ -54,7 +54,7 @@ def test_other_operators_have_no_times_in_their_plans():
     assert "clock" not in plan.to_json()
 
 
-def test_a_tick_that_delivers_what_is_complete_is_not_waited_for():
+def test_an_epoch_that_delivers_what_is_complete_is_not_waited_for():
     known = controller(EventTime("at"))
     for epoch, more in enumerate(
         ({"times": [(0, 50)]}, {"times": [(0, 60)], "partials": [Partial.of(40, b"k", 0, 1)]})
@@ -68,7 +68,7 @@ def test_a_tick_that_delivers_what_is_complete_is_not_waited_for():
     assert not Haste(known).begins()
 
 
-def test_a_tick_for_a_timer_that_the_watermark_or_the_input_has_reached_is_not_waited_for():
+def test_an_epoch_for_a_timer_that_the_watermark_or_the_input_has_reached_is_not_waited_for():
     known, now, timers = controller(EventTime("at")), [5.0], [(False, None)]
     haste = Haste(known, lambda: timers[0], lambda: now[0])
     for epoch, (seen, due) in enumerate([(50, 60), (70, 60), (71, 60)]):

@@ -9,7 +9,7 @@ import pytest
 
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
-from impls.protocol.session import Closed, Due, Ended, Failed, Final, Hello, Marks, Route, Routed, Tick
+from impls.protocol.session import Closed, Due, Ended, Failed, Final, Hello, Marks, NewEpoch, Route, Routed
 
 ROUTING = np.array([0, 1, 1, 0], np.int32)
 MESSAGES = [
@@ -29,7 +29,7 @@ def test_a_message_is_equal_after_its_way(message: Any):
     assert pickle.loads(pickle.dumps(message)) == message
 
 
-@pytest.mark.parametrize("message", [Route(3, ROUTING), Tick(EpochOrder(WrittenPlan(3, 0, 2, EpochPlan(ROUTING))))])
+@pytest.mark.parametrize("message", [Route(3, ROUTING), NewEpoch(EpochOrder(WrittenPlan(3, 0, 2, EpochPlan(ROUTING))))])
 def test_a_message_with_a_routing_keeps_it(message: Any):
     arrived = pickle.loads(pickle.dumps(message))
     kept = arrived.routing if isinstance(arrived, Route) else arrived.order.written.plan.routing

@@ -1,4 +1,4 @@
-"""The coordinator: who is told what in a tick, whatever tasks come, go and speak in whatever order."""
+"""The coordinator: who is told what in an epoch, whatever tasks come, go and speak in whatever order."""
 
 from dataclasses import replace
 
@@ -11,14 +11,14 @@ from impls.errors import StateError
 from impls.protocol.coordinator import Coordinator
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
-from impls.protocol.session import Closed, Ended, Failed, Final, Hello, Marks, Route, Routed, Say, Tick
+from impls.protocol.session import Closed, Ended, Failed, Final, Hello, Marks, NewEpoch, Route, Routed, Say
 
 ROUTERS, SLOTS = 2, 3
 
 
-def order(tick=0, routing=(0, 1), *, workers=2):
+def order(epoch=0, routing=(0, 1), *, workers=2):
     plan = EpochPlan(np.array(routing, np.int32))
-    return EpochOrder(WrittenPlan(tick, 1, workers, plan))
+    return EpochOrder(WrittenPlan(epoch, 1, workers, plan))
 
 
 def hellos(run="a", batch=0):
@@ -52,10 +52,10 @@ def begun(**more):
     return coordinator
 
 
-TOLD = [("worker", 0, Tick), ("worker", 1, Tick), ("router", 0, Route), ("router", 1, Route)]
+TOLD = [("worker", 0, NewEpoch), ("worker", 1, NewEpoch), ("router", 0, Route), ("router", 1, Route)]
 
 
-def test_a_tick_is_told_when_the_last_task_has_joined():
+def test_an_epoch_is_told_when_the_last_task_has_joined():
     coordinator = Coordinator()
     assert coordinator.begin(order()) == []
     assert kinds(session(coordinator)) == TOLD
@@ -91,21 +91,21 @@ def test_that_a_worker_is_final_is_handed_to_all_of_the_plan():
     assert said == [Say("worker", 0, Final(0, 1)), Say("worker", 1, Final(0, 1))]
 
 
-def done(coordinator, tick=0, run="a", batch=0):
+def done(coordinator, epoch=0, run="a", batch=0):
     for index in range(2):
-        coordinator.heard(worker(index, run, batch), Ended(tick, index, b"{}", b""))
+        coordinator.heard(worker(index, run, batch), Ended(epoch, index, b"{}", b""))
     return coordinator.done
 
 
-def test_a_tick_is_done_when_every_worker_of_the_plan_has_ended_it():
+def test_an_epoch_is_done_when_every_worker_of_the_plan_has_ended_it():
     coordinator = begun()
     assert not coordinator.done
     assert done(coordinator)
 
 
-def marks(coordinator, tick):
-    coordinator.heard(router(0), Routed(tick, (1, 1, 1)))
-    return [say.message for say in coordinator.heard(router(1), Routed(tick, (1, 1, 1)))]
+def marks(coordinator, epoch):
+    coordinator.heard(router(0), Routed(epoch, (1, 1, 1)))
+    return [say.message for say in coordinator.heard(router(1), Routed(epoch, (1, 1, 1)))]
 
 
 def test_marks_of_unchanged_routing_say_that_all_workers_are_final():
@@ -119,7 +119,7 @@ def test_marks_of_unchanged_routing_say_that_all_workers_are_final():
     assert [mark.settled for mark in marks(coordinator, 2)] == [False, False]
 
 
-def test_what_was_sent_before_a_switch_is_not_needed_again_when_the_tick_is_done():
+def test_what_was_sent_before_a_switch_is_not_needed_again_when_the_epoch_is_done():
     coordinator = begun()
     coordinator.heard(router(0), Routed(0, (1, 1, 1), ((0, 50),)))
     coordinator.heard(router(1), Routed(0, (1, 1, 1), ((1, 70),)))
@@ -144,7 +144,7 @@ def test_routing_that_another_session_was_told_is_no_unchanged_routing():
     assert kinds(coordinator.begin(order(1))) == TOLD
 
 
-def test_a_tick_goes_on_with_the_next_session_and_what_the_one_before_says_is_passed_over():
+def test_an_epoch_goes_on_with_the_next_session_and_what_the_one_before_says_is_passed_over():
     coordinator = begun()
     coordinator.heard(router(0), Routed(0, (7, 7, 7)))
     coordinator.heard(worker(0), Ended(0, 0, b"{}", b""))
@@ -157,7 +157,7 @@ def test_a_tick_goes_on_with_the_next_session_and_what_the_one_before_says_is_pa
     assert [say.message.counts for say in said] == [((0, 0), (1, 0))] * 2
 
 
-def test_a_tick_that_is_done_stays_done_when_a_session_replaces_its_own():
+def test_an_epoch_that_is_done_stays_done_when_a_session_replaces_its_own():
     coordinator = begun()
     assert done(coordinator)
     assert session(coordinator, batch=1) == []
@@ -209,7 +209,7 @@ def test_a_session_that_is_ended_is_forgotten():
     assert kinds(session(coordinator, "b")) == TOLD
 
 
-def test_a_tick_is_told_to_a_session_once():
+def test_an_epoch_is_told_to_a_session_once():
     coordinator = begun()
     assert coordinator.begin(order()) == []
     coordinator.heard(worker(0), Ended(0, 0, b"{}", b""))
@@ -223,8 +223,8 @@ def test_a_plan_of_more_workers_than_slots_is_told_to_nobody():
     assert coordinator.begin(order(workers=SLOTS + 1)) == []
 
 
-def test_what_is_said_of_another_tick_is_passed_over():
-    coordinator = begun(tick=3)
+def test_what_is_said_of_another_epoch_is_passed_over():
+    coordinator = begun(epoch=3)
     assert coordinator.heard(router(0), Routed(2, (1, 1, 1))) == []
     assert coordinator.heard(router(1), Routed(3, (1, 1, 1))) == []
     coordinator.heard(worker(0), Ended(2, 0, b"{}", b""))
@@ -241,6 +241,6 @@ def test_the_first_failure_of_a_session_is_kept():
     assert coordinator.failed is None
 
 
-def test_a_worker_ends_a_tick_for_itself_alone():
-    with pytest.raises(StateError, match="worker 0 ends the tick 0 for worker 1"):
+def test_a_worker_ends_an_epoch_for_itself_alone():
+    with pytest.raises(StateError, match="worker 0 ends the epoch 0 for worker 1"):
         begun().heard(worker(0), Ended(0, 1, b"{}", b""))

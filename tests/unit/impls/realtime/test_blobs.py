@@ -21,7 +21,7 @@ def records(rows: int) -> pa.RecordBatch:
 def test_a_blob_comes_out_as_it_went_in(rows):
     batch = records(rows)
     blob = decode(encode(3, 7, 41, batch, came_us=10, packed_us=20), SCHEMA, read_us=30)
-    assert (blob.source, blob.number, blob.tick) == (3, 7, 41)
+    assert (blob.source, blob.number, blob.epoch) == (3, 7, 41)
     assert (blob.came_us, blob.packed_us, blob.read_us) == (10, 20, 30)
     assert blob.table.equals(pa.Table.from_batches([batch]))
 

@@ -1,4 +1,4 @@
-"""How long the driver waits for a tick: as long as it goes on, and no longer than its deadline in silence."""
+"""How long the driver waits for an epoch: as long as it goes on, and no longer than its deadline in silence."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from impls.operators import HashCount
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.protocol.report import Report
-from impls.protocol.session import Alive, Due, Ended, Hello, Marks, Tick
+from impls.protocol.session import Alive, Due, Ended, Hello, Marks, NewEpoch
 from impls.realtime.executor import RealTimeExecutor
 from impls.realtime.link import Event
 from impls.realtime.worker import RealTimeWorker
@@ -46,15 +46,15 @@ def clock(monkeypatch):
     return set_clock(monkeypatch, "impls.realtime.executor")
 
 
-def test_a_tick_that_takes_an_hour_is_waited_for_while_its_worker_goes_on(clock):
+def test_an_epoch_that_takes_an_hour_is_waited_for_while_its_worker_goes_on(clock):
     executor = RealTimeExecutor(Board(clock, 100.0, [Alive(0)] * 36 + [ENDED]))
     assert [report.worker for report in executor.run(ORDER, None).reports] == [0]
 
 
 @pytest.mark.parametrize("messages", [[], [Alive(0)] * 5, [Due(0)] * 100], ids=["none", "some", "of timers alone"])
-def test_silence_ends_a_tick(clock, messages):
+def test_silence_ends_an_epoch(clock, messages):
     begin = clock.now
-    with pytest.raises(StateError, match=r"Nobody has gone on with tick 0 for 120 s: .* no answer of workers \[0\]"):
+    with pytest.raises(StateError, match=r"Nobody has gone on with epoch 0 for 120 s: .* no answer of workers \[0\]"):
         RealTimeExecutor(Board(clock, 10.0, messages)).run(ORDER, None)
     assert clock.now - begin <= 10.0 * (5 + len(TASKS)) + 130.0
 
@@ -80,10 +80,10 @@ def test_a_worker_says_that_it_goes_on_while_it_creates_and_rebuilds_bins(tmp_pa
         worker = RealTimeWorker(spec, 0, batch=0, say=said.append)
         if lost:
             (tmp_path / "state" / "worker-0000" / "data.mdb").unlink()
-        worker.hear(Tick(EpochOrder(WrittenPlan(number, 1, 1, ORDER.written.plan), first=number == 0)))
+        worker.hear(NewEpoch(EpochOrder(WrittenPlan(number, 1, 1, ORDER.written.plan), first=number == 0)))
         worker.hear(Marks(number, (), settled=True))
         while worker.step():
             pass
         worker.close()
         assert said[:BINS] == [Alive(0)] * BINS
-        assert [one.tick for one in said if isinstance(one, Ended)] == [number]
+        assert [one.epoch for one in said if isinstance(one, Ended)] == [number]

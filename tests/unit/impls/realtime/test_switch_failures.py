@@ -1,4 +1,4 @@
-"""A tick that routes a bin away and does not pull it fails at any point: each record still counts once, and in order.
+"""An epoch that routes a bin away and does not pull it fails at any point: each record still counts once, and in order.
 
 Bin 2 is at worker 1 and routed to worker 0. The router has sent offset 10 by the routing before, 11 by the new one.
 Everything is started again from what is needed, and the records come again by the new routing.
@@ -18,7 +18,7 @@ POINTS = [point for size in range(4) for point in itertools.permutations(("new",
 
 @pytest.mark.parametrize("point", POINTS, ids="-".join)
 @pytest.mark.parametrize("plan", NOT_PULLED.values(), ids=list(NOT_PULLED))
-def test_each_record_counts_once_wherever_the_tick_fails(tmp_path, plan, point):
+def test_each_record_counts_once_wherever_the_epoch_fails(tmp_path, plan, point):
     world = World(tmp_path)
     world.begin(order(0, OLD), (0, 0), settled=True)
     world.step(0, 1)

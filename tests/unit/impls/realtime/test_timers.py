@@ -1,4 +1,4 @@
-"""A worker tells when its earliest timer waits for nothing but a tick: at a tick's end, and when the input has come."""
+"""A worker tells when its earliest timer waits for an epoch alone: at an epoch's end, and when the input has come."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from impls.protocol.coordinator import Coordinator
 from impls.protocol.eventtime import EventTime
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
-from impls.protocol.session import Due, Ended, Hello, Marks, Tick
+from impls.protocol.session import Due, Ended, Hello, Marks, NewEpoch
 from impls.realtime.blobs import Blob
 from impls.realtime.worker import RealTimeWorker
 from impls.worker.query import QuerySpec
@@ -47,21 +47,21 @@ class Running:
     def __init__(self, folder):
         files = Files(str(folder / "checkpoint"))
         files.make_folders([FOLDER])
-        self.said, self._tick, self._numbers = [], -1, {}
+        self.said, self._epoch, self._numbers = [], -1, {}
         spec = QuerySpec("q", 3, Closing(), Unsent(), str(folder / "state"), files, repeats=True)
         self.worker = RealTimeWorker(spec, 0, batch=0, say=self.said.append)
 
-    def tick(self, watermark=None):
-        """Runs one more tick to its end, and returns the time of the earliest timer then."""
-        self._tick += 1
+    def epoch(self, watermark=None):
+        """Runs one more epoch to its end, and returns the time of the earliest timer then."""
+        self._epoch += 1
         plan = EpochPlan(np.array([0, 0, 1], np.int32))
-        written = replace(WrittenPlan(self._tick, 1, 2, plan), watermark=watermark)
-        self.worker.hear(Tick(EpochOrder(written, first=self._tick == 0)))
-        self.worker.hear(Marks(self._tick, tuple(self._numbers.items()), settled=True))
+        written = replace(WrittenPlan(self._epoch, 1, 2, plan), watermark=watermark)
+        self.worker.hear(NewEpoch(EpochOrder(written, first=self._epoch == 0)))
+        self.worker.hear(Marks(self._epoch, tuple(self._numbers.items()), settled=True))
         self.step()
         ended = self.said.pop()
         assert isinstance(ended, Ended)
-        assert ended.tick == self._tick
+        assert ended.epoch == self._epoch
         self.said.clear()
         return ended.due
 
@@ -75,7 +75,7 @@ class Running:
             "time": pa.array([0] * n, pa.int64()), "key": pa.array([b"k"] * n, pa.binary()),
             "at": pa.array(times, pa.int64()),
         }  # fmt: skip
-        self.worker.take([Blob(partition, number, self._tick, pa.table(columns))])
+        self.worker.take([Blob(partition, number, self._epoch, pa.table(columns))])
         self.step()
         said = list(self.said)
         self.said.clear()
@@ -94,28 +94,28 @@ def running(tmp_path):
 
 
 def test_the_driver_hears_once_of_each_partition_that_it_has_come_to_the_earliest_timer(running):
-    assert running.tick() is None
+    assert running.epoch() is None
     assert running.records(0, 10, 20) == []
-    assert running.tick() == 110
+    assert running.epoch() == 110
     assert running.records(0, 110, 114) == []
     assert running.records(0, 115) == [Due(0)]
     assert running.records(0, 120) == []
     assert running.records(1, 10, 130) == [Due(0)]
-    assert running.tick() == 110, "a tick without a watermark runs no timer"
+    assert running.epoch() == 110, "an epoch without a watermark runs no timer"
     assert running.records(0, 140) == []
     assert running.records(1, 150) == []
-    assert running.tick(115) == 120
+    assert running.epoch(115) == 120
     assert running.records(0, 160) == [], "it was behind 120 before that was the next"
 
 
-def test_a_coordinator_keeps_what_is_due_until_the_next_tick():
+def test_a_coordinator_keeps_what_is_due_until_the_next_epoch():
     coordinator = Coordinator()
     worker = Hello("worker", 0, 1, "a", 0, 7)
     for hello in (worker, Hello("router", 0, 1, "a", 0, 0)):
         coordinator.joined(hello)
 
-    def order(tick):
-        return EpochOrder(WrittenPlan(tick, 1, 1, EpochPlan(np.zeros(1, np.int32))))
+    def order(epoch):
+        return EpochOrder(WrittenPlan(epoch, 1, 1, EpochPlan(np.zeros(1, np.int32))))
 
     coordinator.begin(order(0))
     assert (coordinator.timers_wait, coordinator.due) == (False, None)

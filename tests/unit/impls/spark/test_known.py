@@ -63,7 +63,7 @@ class Checkpoint:
 
         Raises UsageError where a topic is another one than the query knows.
 
-        A batch of real-time mode that has not ended has no offsets in Spark's log, only those behind the last tick.
+        A batch of real-time mode that has not ended has no offsets in Spark's log, only those behind the last epoch.
         """
         lines, numbers = [], {}
         for reading in self.topics.readings:

@@ -1,10 +1,10 @@
-"""Where an epoch and a tick begin, from the files that Spark and the runner write."""
+"""Where an epoch and an epoch begin, from the files that Spark and the runner write."""
 
 import json
 
 import pytest
 
-from impls.spark.source import InputLog, epoch_begin, tick_begin
+from impls.spark.source import InputLog, epoch_begin, real_time_begin
 from impls.spark.topics import Reading, Topics
 
 
@@ -36,16 +36,16 @@ def test_topics_of_all_sources_count_and_other_sources_have_none(tmp_path, sourc
     assert epoch_begin(tmp_path, 1) == begin
 
 
-def test_a_tick_is_not_before_what_the_runner_has_noted(tmp_path):
+def test_an_epoch_is_not_before_what_the_runner_has_noted(tmp_path):
     topics = Topics((Reading(("in",)), Reading(None, 1))).numbered()
     other = topics.input_partitions("other", 0)[0]
-    assert tick_begin(tmp_path, topics) is None
+    assert real_time_begin(tmp_path, topics) is None
     InputLog(str(tmp_path), topics).keep({0: 5, 1: 7, other: 9})
-    assert tick_begin(tmp_path, topics) is None
+    assert real_time_begin(tmp_path, topics) is None
     for source, offsets in enumerate([{"in": {"0": 0, "1": 0}}, {"other": {"0": 0, "1": 0}}]):
         (tmp_path / "sources" / str(source)).mkdir(parents=True)
         (tmp_path / "sources" / str(source) / "0").write_bytes(b"\x00v1\n" + json.dumps(offsets).encode())
-    assert tick_begin(tmp_path, Topics()) == {}
+    assert real_time_begin(tmp_path, Topics()) == {}
     only = Topics((Reading(("in",)),)).numbered()
-    assert tick_begin(tmp_path, only) == {"in": {0: 5, 1: 7}}
-    assert tick_begin(tmp_path, Topics((Reading(None),))) is None
+    assert real_time_begin(tmp_path, only) == {"in": {0: 5, 1: 7}}
+    assert real_time_begin(tmp_path, Topics((Reading(None),))) is None

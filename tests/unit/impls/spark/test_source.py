@@ -65,7 +65,7 @@ def test_what_one_of_sparks_sources_reads_for_two_of_the_plan_goes_by_both(tmp_p
     assert (tmp_path / "sources" / "0" / "0").read_text() == 'v1\n{"in":{"0":3,"1":0}}'
 
 
-def test_a_tick_has_read_to_what_is_needed_again(tmp_path):
+def test_an_epoch_has_read_to_what_is_needed_again(tmp_path):
     read = read_until(str(tmp_path), ONE, real_time=True)
     assert read(3) == {}
     (tmp_path / "needed-offsets.json").write_text('{"0":12,"1":34}')

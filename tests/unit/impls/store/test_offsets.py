@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from impls.errors import CorruptStateError, StateError
+from impls.errors import CorruptStateError
 from impls.store.bins import copy_bin, drop_bin, read_size
-from impls.store.entries import stored_value
 from impls.store.environment import Store
 from impls.store.offsets import Offsets
 from impls.store.records import ROW
@@ -126,11 +125,3 @@ def test_a_record_that_was_applied_whole_stays_applied_when_records_get_several_
         apply(offsets, txn, [(1, 0, 4)])
         assert apply(offsets, txn, [(1, 0, 4, 0), (1, 0, 4, 1), (1, 0, 5, 0)]) == [(1, 0, 5, 0)]
         assert apply(offsets, txn, [(1, 0, 5), (1, 0, 6)]) == [(1, 0, 6)]
-
-
-def test_offsets_of_an_earlier_version_are_refused(store):
-    with store.begin() as txn:
-        name = bin_key(OFFSETS, 1) + (0).to_bytes(4, "big")
-        txn.put(name, stored_value(name, (5).to_bytes(8, "big")))
-        with pytest.raises(StateError, match="without their topics: finish the query with that version"):
-            Offsets(BINS).load(txn)

@@ -30,10 +30,10 @@ def filled(tmp_path):
 
 
 @given(st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=4), st.sets(st.integers(0, 5)))))
-def test_operations_on_queues_lead_to_what_reading_gives(tmp_path_factory, turns):
+def test_operations_on_queues_lead_to_what_reading_gives(tmp_path_factory, commits):
     with Store.open(tmp_path_factory.mktemp("drawn") / "store") as store, store.begin() as txn:
         index = QueueIndex({}, {})
-        for number, (arrived, ready) in enumerate(turns):
+        for number, (arrived, ready) in enumerate(commits):
             before = index.lengths
             taken = index.take(txn, ready)
             assert sum(len(table) for _, table in taken) == sum(before[bin_][0] for bin_ in ready & before.keys())
@@ -58,7 +58,7 @@ def test_a_queue_is_taken_in_order_and_no_other_is(filled):
 
 @pytest.mark.parametrize("number", [5, 6])
 @pytest.mark.parametrize("bin_", [2, 9])
-def test_a_part_that_is_missing_is_found_by_its_turn_and_by_whoever_takes_the_queue(filled, bin_, number):
+def test_a_part_that_is_missing_is_found_by_its_commit_and_by_whoever_takes_the_queue(filled, bin_, number):
     txn, index = filled
     txn.delete(bin_key(QUEUE, bin_) + number.to_bytes(6, "big"))
     with pytest.raises(CorruptStateError, match=NOT_AS_LEFT):

@@ -18,7 +18,7 @@ from impls.protocol.jsontext import to_text
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.protocol.report import Report
-from impls.protocol.session import Ended, Marks, Tick
+from impls.protocol.session import Ended, Marks, NewEpoch
 from impls.realtime.blobs import Blob
 from impls.realtime.worker import RealTimeWorker
 from impls.worker import opening
@@ -95,7 +95,7 @@ class Epochs:
         return report
 
 
-class Turns:
+class Commits:
     """A worker of real time."""
 
     def __init__(self, spec):
@@ -104,7 +104,7 @@ class Turns:
 
     def run(self, records):
         try:
-            self.worker.hear(Tick(order(0)))
+            self.worker.hear(NewEpoch(order(0)))
             self.worker.hear(Marks(0, ((0, 1),), settled=True))
             self.worker.take([Blob(0, 1, 0, records)])
             for _ in range(40):
@@ -116,7 +116,7 @@ class Turns:
         return Report.from_json(ended.report)
 
 
-@pytest.fixture(params=[Epochs, Turns])
+@pytest.fixture(params=[Epochs, Commits])
 def made(request, tmp_path):
     """made(operator, on_error) makes a worker; `made.out` has its results."""
     files = Files(str(tmp_path / "checkpoint"))

@@ -17,7 +17,7 @@ from impls.operators import DenseCount, HashCount
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
 from impls.protocol.report import Report
-from impls.protocol.session import Ended, Marks, Tick
+from impls.protocol.session import Ended, Marks, NewEpoch
 from impls.realtime.blobs import Blob
 from impls.realtime.worker import RealTimeWorker
 from impls.store.bins import read_size, stored_items, verify_bin
@@ -105,7 +105,7 @@ class Turning:
         self.workers = [RealTimeWorker(self.spec, w, batch=0, say=self.said[w].append) for w in (0, 1)]
 
     def records(self, number, keys):
-        """Sends records of keys 0 to `keys` - 1 in a tick."""
+        """Sends records of keys 0 to `keys` - 1 in an epoch."""
         bins, at = bin_of_hash(hash_int64(np.arange(keys)), 4), np.arange(keys) + self._offset
         self._offset, self._blobs = self._offset + keys, self._blobs + 1
         for w, worker in enumerate(self.workers):
@@ -115,17 +115,17 @@ class Turning:
             table = {name: pa.array(column).cast(kinds.get(name, pa.int64())) for name, column in columns.items()}
             worker.take([Blob(0, self._blobs, number, pa.table(table))])
 
-    def tick(self, number, steps=50, **plan):
+    def epoch(self, number, steps=50, **plan):
         plan = EpochPlan(self.routing.copy(), **plan)
         elsewhere = tuple((pull.bin, pull.source) for pull in plan.pulls)
         order = EpochOrder(WrittenPlan(number, 1, 2, plan), first=number == 0, elsewhere=elsewhere)
         for worker in self.workers:
-            worker.hear(Tick(order))
+            worker.hear(NewEpoch(order))
             worker.hear(Marks(number, (), settled=True))
             assert not all(worker.step() for _ in range(steps)), "it goes round in circles"
 
     def ended(self):
-        return [[m.tick for m in said if isinstance(m, Ended)] for said in self.said]
+        return [[m.epoch for m in said if isinstance(m, Ended)] for said in self.said]
 
     def close(self):
         for worker in self.workers:
@@ -139,12 +139,12 @@ def turning(tmp_path):
     found.close()
 
 
-def test_a_full_map_of_replicas_grows_in_real_time_and_the_tick_ends_once(turning, small_map):
+def test_a_full_map_of_replicas_grows_in_real_time_and_the_epoch_ends_once(turning, small_map):
     turning.records(0, 8000)
-    turning.tick(0)
-    turning.tick(1)
-    turning.tick(2, replicas=((2, 0), (3, 0)))
-    turning.tick(3)
+    turning.epoch(0)
+    turning.epoch(1)
+    turning.epoch(2, replicas=((2, 0), (3, 0)))
+    turning.epoch(3)
     turning.close()
     assert turning.ended() == [[0, 1, 2, 3]] * 2
     path = replica_path(turning.spec.state_dir, 0)
@@ -152,16 +152,16 @@ def test_a_full_map_of_replicas_grows_in_real_time_and_the_tick_ends_once(turnin
     assert all(size[0] > 1000 for _, size in contents(path, (2, 3)).values())
 
 
-def test_a_damaged_replica_is_not_read_again_in_the_tick_that_has_found_the_damage(turning):
+def test_a_damaged_replica_is_not_read_again_in_the_epoch_that_has_found_the_damage(turning):
     turning.records(0, 400)
-    turning.tick(0)
-    turning.tick(1, replicas=((3, 0),))
+    turning.epoch(0)
+    turning.epoch(1, replicas=((3, 0),))
     with Store.open(replica_path(turning.spec.state_dir, 0)) as store, store.begin() as txn:
         name, value = stored_items(txn, 3)[9]  # whoever copies looks at both ends
         txn.put(name, bytes([value[0] ^ 1]) + bytes(value[1:]))
     turning.routing[3] = 0
     turning.records(2, 400)
-    turning.tick(2, pulls=(Pull(3, 1, 0),), from_replica=True)
+    turning.epoch(2, pulls=(Pull(3, 1, 0),), from_replica=True)
     turning.close()
     ended = [m for m in turning.said[0] if isinstance(m, Ended)]
     report = Report.from_json(ended[-1].report)

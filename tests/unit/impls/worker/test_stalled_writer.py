@@ -10,7 +10,7 @@ from impls.durability import frame as frames
 from impls.durability.files import Files
 from impls.durability.restore import RestoreRequest, restore
 from impls.errors import StateError
-from impls.protocol.session import Marks, Tick
+from impls.protocol.session import Marks, NewEpoch
 from impls.realtime.worker import RealTimeWorker
 from impls.store import lock
 from impls.store.environment import Store
@@ -32,7 +32,7 @@ def taken_over(tmp_path, monkeypatch):
     def worker(generation):
         one = RealTimeWorker(spec, 0, batch=0, say=lambda _: None)
         first = order(0, ALONE)
-        one.hear(Tick(replace(first, generation=generation, elsewhere=())))
+        one.hear(NewEpoch(replace(first, generation=generation, elsewhere=())))
         return one
 
     def take_over():
@@ -50,7 +50,7 @@ def taken_over(tmp_path, monkeypatch):
 
 
 def steps(worker):
-    worker.hear(Marks(0, ((0, 9),)))  # which are not reached, so that the tick does not end
+    worker.hear(Marks(0, ((0, 9),)))  # which are not reached, so that the epoch does not end
     for _ in range(5):
         if not worker.step():
             break

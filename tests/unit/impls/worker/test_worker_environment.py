@@ -9,7 +9,7 @@ from impls.durability.frame import frames_of
 from impls.durability.restore import RestoreRequest, restore
 from impls.errors import StateError
 from impls.operators import DenseCount
-from impls.protocol.session import Tick
+from impls.protocol.session import NewEpoch
 from impls.realtime.worker import RealTimeWorker
 from impls.store.entries import BLOCK_BYTES, SLOTS
 from impls.store.environment import Store, set_aside, store_path
@@ -117,7 +117,7 @@ def test_a_map_that_is_too_small_for_the_state_it_is_made_with_is_made_larger(ta
     blocks = 400  # of each bin
     spec = replace(task.spec, operator=DenseCount(keys=SLOTS * blocks * task.spec.bins))
     worker = RealTimeWorker(spec, 0, batch=0, say=[].append)
-    worker.hear(Tick(task.order))
+    worker.hear(NewEpoch(task.order))
     worker.step()
     worker.close()
     with Store.open(store_path(task.state_dir, 0)) as store:

@@ -1,4 +1,4 @@
-"""The runner of a real-time query: what a tick ends with decides whether the query ends or is started again."""
+"""The runner of a real-time query: what an epoch ends with decides whether the query ends or is started again."""
 
 import subprocess
 import sys
@@ -75,8 +75,8 @@ class Executor:
         return False
 
 
-class Ticks:
-    """Raises what a test lists, a tick each; None is a tick that is done."""
+class Epochs:
+    """Raises what a test lists, an epoch each; None is an epoch that is done."""
 
     def __init__(self, executor: Executor, *ends: Exception | None):
         self.executor, self.ends, self.numbers = executor, list(ends), []
@@ -89,19 +89,21 @@ class Ticks:
             raise end
 
 
-def run(query: Query, *ends: Exception | None, executor: Executor | None = None) -> tuple[Exception | None, Ticks, int]:
+def run(
+    query: Query, *ends: Exception | None, executor: Executor | None = None
+) -> tuple[Exception | None, Epochs, int]:
     executor = executor or Executor()
-    ticks, begun = Ticks(executor, *ends), []
-    runs = runner_of(query, executor, slots=2, next_tick=lambda: len(ticks.numbers), busy=lambda: True)
-    return runs(ticks, lambda: begun.append(1)), ticks, len(begun)
+    epochs, begun = Epochs(executor, *ends), []
+    runs = runner_of(query, executor, slots=2, next_epoch=lambda: len(epochs.numbers), busy=lambda: True)
+    return runs(epochs, lambda: begun.append(1)), epochs, len(begun)
 
 
 @pytest.mark.parametrize("signal", [QueryEnded(), StopNeeded(3, "query"), StateError("no"), UsageError("no")])
 def test_a_signal_ends_the_query_and_is_returned(signal):
     query = Query()
-    ended, ticks, begun = run(query, None, None, signal)
+    ended, epochs, begun = run(query, None, None, signal)
     assert ended is signal
-    assert ticks.numbers == [0, 1, 2]
+    assert epochs.numbers == [0, 1, 2]
     assert begun == 1
     assert [one.stopped for one in query.started] == [1]
 
@@ -131,7 +133,7 @@ def test_five_failures_in_a_row_end_it_with_the_cause():
     assert len(query.started) == 5
 
 
-def test_a_tick_that_is_done_lets_the_failures_be_forgotten():
+def test_an_epoch_that_is_done_lets_the_failures_be_forgotten():
     query = Query()
     lost = SessionLost("gone")
     ended, _, _ = run(query, *[lost] * 4, None, *[lost] * 4, None)

@@ -1,24 +1,24 @@
-"""Where results are numbered by turns, the oracle passes what is right and rejects what is broken."""
+"""Where results are numbered by commits, the oracle passes what is right and rejects what is broken."""
 
 from dataclasses import replace
 
+import committed
 import lmdb
 import numpy as np
 import pytest
-import turned
 from histories import OUTPUTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.oracle.columns import NextOffsets, OracleError
-from harness.oracle.turns import UndecidedError, read_next_offsets, unexplained
+from harness.oracle.commits import UndecidedError, read_next_offsets, unexplained
 from impls.store.offsets import WHOLE
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_right_history_has_no_finding(seed, partitions):
-    history = turned.make(seed, partitions=partitions)
+    history = committed.make(seed, partitions=partitions)
     found = history.found()
     assert (found.totals, found.examples) == (dict.fromkeys(found.totals, 0), {})
     assert found.crossed["one"] > 0
@@ -30,11 +30,11 @@ def test_a_right_history_has_no_finding(seed, partitions):
     ("fault", "kind"),
     [
         ("lost bin", "lost"), ("doubled record", "doubled"), ("skipped record", "lost"),
-        ("turn sent under two numbers", "doubled"),
+        ("commit sent under two numbers", "doubled"),
     ],
 )  # fmt: skip
 def test_a_planted_fault_is_rejected(seed, fault, kind):
-    found = turned.make(seed, fault=fault).found()
+    found = committed.make(seed, fault=fault).found()
     assert found.totals[kind] > 0
 
 
@@ -46,55 +46,55 @@ def _first_sent(history):
     return np.sort(first[times == 1])
 
 
-def _same_turn(r, row):
-    """Which results are of the turn of one."""
+def _same_commit(r, row):
+    """Which results are of the commit of one."""
     return (r.worker == r.worker[row]) & (r.epoch == r.epoch[row]) & (r.commit == r.commit[row])
 
 
 @given(seed=st.integers(0, 20), pick=st.integers(0, 10_000))
 @settings(max_examples=40, deadline=None)
 def test_a_missing_result_is_lost_whatever_comes_later(seed, pick):
-    history = turned.make(seed)
+    history = committed.make(seed)
     r, rows = history.results, _first_sent(history)
-    whole_turns = [row for row in rows if np.sum(_same_turn(r, row)) > 1]
-    row = whole_turns[pick % len(whole_turns)]
-    last = r.index[row] == r.index[_same_turn(r, row)].max()
+    whole_commits = [row for row in rows if np.sum(_same_commit(r, row)) > 1]
+    row = whole_commits[pick % len(whole_commits)]
+    last = r.index[row] == r.index[_same_commit(r, row)].max()
     found = history.take_results(np.delete(np.arange(len(r)), row)).found()
     assert found.totals["lost"] > 0 or last
 
 
-def _without_turns(seed, *, last):
-    """Findings of lost results for turns whose results are all missing: the last of their ticks, or the others."""
-    history = turned.make(seed)
+def _without_commits(seed, *, last):
+    """Findings of lost results for commits whose results are all missing: the last of their epochs, or the others."""
+    history = committed.make(seed)
     r = history.results
-    turns = sorted({*zip(r.worker.tolist(), r.epoch.tolist(), r.commit.tolist(), strict=True)})
-    ends = {(worker, tick): turn for worker, tick, turn in turns}
-    for worker, tick, turn in [t for t in turns if (ends[t[:2]] == t[2]) is last][:40]:
-        missing = (r.worker == worker) & (r.epoch == tick) & (r.commit == turn)
+    commits = sorted({*zip(r.worker.tolist(), r.epoch.tolist(), r.commit.tolist(), strict=True)})
+    ends = {(worker, epoch): commit for worker, epoch, commit in commits}
+    for worker, epoch, commit in [t for t in commits if (ends[t[:2]] == t[2]) is last][:40]:
+        missing = (r.worker == worker) & (r.epoch == epoch) & (r.commit == commit)
         found = history.take_results(np.flatnonzero(~missing)).found()
         assert found.totals == {**dict.fromkeys(found.totals, 0), "lost": found.totals["lost"]}
         yield found.totals["lost"], found.examples.get("lost", {}).get("first", {}).get("why", "")
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_turn_that_is_missing_leaves_a_gap_in_the_numbers_of_its_tick(seed):
-    found = list(_without_turns(seed, last=False))
+def test_a_commit_that_is_missing_leaves_a_gap_in_the_numbers_of_its_epoch(seed):
+    found = list(_without_commits(seed, last=False))
     assert all(lost for lost, _ in found)
     only_the_gap = {why for lost, why in found if lost == 1}
-    assert only_the_gap == {"results of the tick are missing"}, "the next turn of its keys may have taken its records"
+    assert only_the_gap == {"results of the epoch are missing"}, "the next commit of its keys may have its records"
 
 
-def test_the_last_turn_of_a_tick_that_is_missing_is_seen_by_what_follows():
-    found = [pair for seed in range(3) for pair in _without_turns(seed, last=True)]
-    assert sum(lost > 0 for lost, _ in found) > 0.8 * len(found), "it leaves no gap: a turn may cover the one before it"
+def test_the_last_commit_of_an_epoch_that_is_missing_is_seen_by_what_follows():
+    found = [pair for seed in range(3) for pair in _without_commits(seed, last=True)]
+    assert sum(lost > 0 for lost, _ in found) > 0.8 * len(found), "it leaves no gap: a commit may cover the one before"
     assert {why for lost, why in found if lost} == {
-        "no order of the records explains the turn: a result before it is missing",
+        "no order of the records explains the commit: a result before it is missing",
         "final count",
     }
 
 
 def test_two_results_of_a_key_in_the_wrong_order_are_out_of_order():
-    history = turned.make(3)
+    history = committed.make(3)
     r, rows = history.results, np.arange(len(history.results))
     key = r.key[60]
     one, other = np.flatnonzero((r.key == key) & np.isin(rows, _first_sent(history)))[-2:]
@@ -103,7 +103,7 @@ def test_two_results_of_a_key_in_the_wrong_order_are_out_of_order():
 
 
 def test_a_repeat_that_differs_and_a_result_in_another_partition_are_wrong():
-    history = turned.make(5)
+    history = committed.make(5)
     r = history.results
     numbers = np.stack([r.worker, r.epoch, r.index])
     _, first, times = np.unique(numbers, axis=1, return_index=True, return_counts=True)
@@ -121,7 +121,7 @@ def test_a_repeat_that_differs_and_a_result_in_another_partition_are_wrong():
     ("by", "kind", "why"), [(-1, "lost", "not behind its last"), (10_000, "wrong", "beyond the end")]
 )
 def test_next_offsets_that_do_not_fit_the_topic_are_found(by, kind, why):
-    history = turned.make(2)
+    history = committed.make(2)
     after = history.offsets.next.copy()
     after[3] += by
     found = replace(history, offsets=replace(history.offsets, next=after)).found()
@@ -130,13 +130,13 @@ def test_next_offsets_that_do_not_fit_the_topic_are_found(by, kind, why):
 
 
 def test_a_bin_without_a_next_offset_is_lost():
-    history = turned.make(2)
+    history = committed.make(2)
     found = replace(history, offsets=history.offsets.take(np.arange(1, len(history.offsets)))).found()
     assert found.totals["lost"] == 1
 
 
 @pytest.mark.parametrize(
-    ("inputs", "turns", "place"),
+    ("inputs", "commits", "place"),
     [
         ([[1, 2, 1], [2, 3]], [{1: 1, 2: 1}, {1: 1, 2: 1, 3: 1}], None),
         ([[1, 2, 1], [2, 3]], [{2: 1}, {3: 1}, {1: 1}, {1: 1, 2: 1}], None),
@@ -148,8 +148,8 @@ def test_a_bin_without_a_next_offset_is_lost():
         ([[1, 2]], [{2: 1}], 0),
     ],
 )
-def test_turns_are_explained_by_records_in_their_order(inputs, turns, place):
-    assert unexplained(inputs, turns) == place
+def test_commits_are_explained_by_records_in_their_order(inputs, commits, place):
+    assert unexplained(inputs, commits) == place
 
 
 def test_too_many_ways_are_said_to_be_too_many():

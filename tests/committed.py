@@ -8,11 +8,11 @@ import numpy as np
 from histories import BINS, INPUTS, KEYS, OUTPUTS, WORKERS, bin_of, raw_results
 
 from harness.oracle.columns import MovedBins, NextOffsets, RawResults, Records
-from harness.oracle.turns import check
+from harness.oracle.commits import check
 from harness.oracle.verdict import Differences
 
-RECORDS, MOVED_AFTER, TURNS = 500, 0.5, 6  # so many turns a tick
-FAULTS = ("lost bin", "doubled record", "skipped record", "turn sent under two numbers")
+RECORDS, MOVED_AFTER, COMMITS = 500, 0.5, 6  # so many commits an epoch
+FAULTS = ("lost bin", "doubled record", "skipped record", "commit sent under two numbers")
 
 
 @dataclass
@@ -22,23 +22,23 @@ class _Run:
     fault: str
     partitions: int
     counts: dict[int, int] = field(default_factory=dict)
-    turns: dict[int, int] = field(default_factory=dict)
-    numbers: dict[tuple[int, int], int] = field(default_factory=dict)  # of results, by worker and tick
+    commits: dict[int, int] = field(default_factory=dict)
+    numbers: dict[tuple[int, int], int] = field(default_factory=dict)  # of results, by worker and epoch
     topic: list[list[tuple[int, ...]]] = field(default_factory=lambda: [[] for _ in range(OUTPUTS)])
     done: dict[tuple[int, int], int] = field(default_factory=dict)
 
-    def turn(self, worker: int, taken: list[tuple[int, int, int]]) -> None:
+    def commit(self, worker: int, taken: list[tuple[int, int, int]]) -> None:
         """A worker applies (partition, offset, key) in order and sends a result per key."""
         touched: dict[int, int] = {}
         for partition, offset, key in taken:
             self.done[bin_of(key), partition] = offset + 1
             self.counts[key] = touched[key] = self.counts.get(key, 0) + 1
-        number = self.turns[worker] = self.turns.get(worker, -1) + 1
-        tick, turn = divmod(number, TURNS)
-        first = self.numbers.get((worker, tick), 0)
-        self.numbers[worker, tick] = first + len(touched)
+        number = self.commits[worker] = self.commits.get(worker, -1) + 1
+        epoch, commit = divmod(number, COMMITS)
+        first = self.numbers.get((worker, epoch), 0)
+        self.numbers[worker, epoch] = first + len(touched)
         found = enumerate(sorted(touched.items()), first)
-        rows = [(key, count, worker, 1, tick, i, turn) for i, (key, count) in found]
+        rows = [(key, count, worker, 1, epoch, i, commit) for i, (key, count) in found]
         if self.rng.random() < 0.2:  # sent twice, as after a crash
             rows = rows[: self.rng.randint(0, len(rows))] + rows
         for row in rows:
@@ -46,7 +46,7 @@ class _Run:
 
 
 @dataclass(frozen=True)
-class TurnHistory:
+class CommitHistory:
     """What a run in real time leaves behind for the oracle."""
 
     records: Records
@@ -61,7 +61,7 @@ class TurnHistory:
         assert not found.undecided
         return found
 
-    def take_results(self, rows: Any) -> "TurnHistory":
+    def take_results(self, rows: Any) -> "CommitHistory":
         """The same history with these rows as its results topic, offsets numbered anew."""
         taken = self.results.take(np.asarray(rows))
         taken = taken.take(np.argsort(taken.partition, kind="stable"))
@@ -69,7 +69,7 @@ class TurnHistory:
         return replace(self, results=replace(taken, offset=offsets))
 
 
-def make(seed: int, *, fault: str = "", partitions: int = INPUTS, keys: int = KEYS) -> TurnHistory:
+def make(seed: int, *, fault: str = "", partitions: int = INPUTS, keys: int = KEYS) -> CommitHistory:
     """A run in which the bins of worker 0 go to worker 3 in its middle, correct unless a fault is named."""
     assert fault in {"", *FAULTS}, fault
     rng = random.Random(seed)
@@ -88,11 +88,11 @@ def make(seed: int, *, fault: str = "", partitions: int = INPUTS, keys: int = KE
             many = min(rng.randint(0, 9), len(inputs[partition]) - at[partition])
             taken += [(partition, at[partition] + i, inputs[partition][at[partition] + i]) for i in range(many)]
             at[partition] += many
-        _turns(run, owner, taken, late=0 <= moved_at <= step < moved_at + 40)
+        _commits(run, owner, taken, late=0 <= moved_at <= step < moved_at + 40)
     return _history(run, inputs, moved, owner)
 
 
-def _turns(run: _Run, owner: list[int], taken: list[tuple[int, int, int]], *, late: bool) -> None:
+def _commits(run: _Run, owner: list[int], taken: list[tuple[int, int, int]], *, late: bool) -> None:
     for worker in range(WORKERS):
         mine = [record for record in taken if owner[bin_of(record[2])] == worker]
         if worker == 3 and late and mine:
@@ -101,18 +101,18 @@ def _turns(run: _Run, owner: list[int], taken: list[tuple[int, int, int]], *, la
                 late, run.fault = False, ""
             elif run.fault == "skipped record":
                 mine, run.fault = mine[1:], ""
-            elif run.fault == "turn sent under two numbers":
+            elif run.fault == "commit sent under two numbers":
                 before = dict(run.counts)
-                run.turn(worker, mine)
+                run.commit(worker, mine)
                 run.counts, run.fault = before, ""
         if mine:
-            run.turn(worker, mine)
+            run.commit(worker, mine)
 
 
-def _history(run: _Run, inputs: list[list[int]], moved: list[int], owner: list[int]) -> TurnHistory:
+def _history(run: _Run, inputs: list[list[int]], moved: list[int], owner: list[int]) -> CommitHistory:
     rows = np.array([(p, at, key, at) for p, part in enumerate(inputs) for at, key in enumerate(part)], np.int64).T
     topic = [(p, at, *row) for p, part in enumerate(run.topic) for at, row in enumerate(part)]
-    return TurnHistory(
+    return CommitHistory(
         Records(rows[0].astype(np.int32), *rows[1:]),
         raw_results(topic),
         MovedBins.of([(RECORDS // len(inputs) // 2, b, "one") for b in moved]),

@@ -1,4 +1,4 @@
-"""A run in real time is recorded by ticks, and its figures come from them as from epochs."""
+"""A run in real time is recorded by epochs, and its figures come from them as from epochs."""
 
 import io
 import json
@@ -25,23 +25,23 @@ from plots.epoch_phases import FIGURE
 from plots.figure import all_figures, svg_of
 
 
-def tick(number, latencies_ms, turns=4):
-    """A tick in which worker 0 took so many turns."""
+def epoch(number, latencies_ms, commits=4):
+    """An epoch in which worker 0 took so many commits."""
     record = epoch_record(epoch=number, latencies_ms=latencies_ms)
     first = record.reports[0]
-    first.commits, first.breakdown = turns, {"to_router": 3.0, "wait": 2.0, "apply": 1.0}
+    first.commits, first.breakdown = commits, {"to_router": 3.0, "wait": 2.0, "apply": 1.0}
     return record
 
 
 @pytest.fixture
 def recorder(tmp_path):
-    made = Recorder(tmp_path, ticks=True)
+    made = Recorder(tmp_path, real_time=True)
     yield made
     made.close()
 
 
-def test_the_line_of_a_tick_has_turns_way_and_median_latency(recorder, tmp_path):
-    recorder.on_epoch(tick(7, np.arange(1, 101)))
+def test_the_line_of_an_epoch_has_commits_way_and_median_latency(recorder, tmp_path):
+    recorder.on_epoch(epoch(7, np.arange(1, 101)))
     (line,) = read_lines(tmp_path / "epochs.jsonl")
     assert line["turns"] == 4
     assert (line["way_ms"]["to_router"], line["way_ms"]["wait"], line["way_ms"]["apply"]) == (3.0, 2.0, 1.0)
@@ -65,16 +65,16 @@ def test_turns_per_second_are_told_and_shown(recorder, capsys, monkeypatch, tmp_
     progress = Progress(recorder)
     progress.say("load")
     for number in range(10):
-        recorder.on_epoch(tick(number, [5, 6]))
+        recorder.on_epoch(epoch(number, [5, 6]))
     clock.now += 2
-    progress.tick()
+    progress.beat()
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert line["turns_per_s"] == 20
     out = io.StringIO()
     view = LiveView(RUN.experiment, tmp_path, Console(file=out, width=200), LiveState())
     view.begin(RUN)
     view.progress(RUN, line)
-    assert "20 turns/s" in out.getvalue()
+    assert "20 commits/s" in out.getvalue()
     view.progress(RUN, {**line, "turns_per_s": None, "phase": "draining"})
     assert "epoch 210 ms" in out.getvalue()
 
@@ -96,7 +96,7 @@ def test_steady_state_is_back_when_the_latency_is():
     assert outstanding(*_story([*calm, 60.0, None, 16.0, 17.0]), expected=1, bins=16) == ""
 
 
-def test_records_of_a_tick_are_done_no_later_than_their_interval_allows():
+def test_records_of_an_epoch_are_done_no_later_than_their_interval_allows():
     one = np.ones(2, np.int64)
     cells = Cells(one, one * 1_000_000, np.array([0, 3]), one * 15_000, one, one.astype(bool)).done_in_time()
     assert cells.done_us[0] == pytest.approx(250_000 + 15_000, rel=0.001)
@@ -148,15 +148,15 @@ def test_both_modes_are_lines_of_their_own_in_every_table(both):
     assert "No run was completed." not in [line.text for line in conclusions(both)]
     page = write_report(both.folder).read_text()
     assert "megaphone-batched, real time" in page
-    assert '"unit":"tick"' in page
+    assert '"unit":"epoch"' in page
 
 
 @pytest.mark.lengthy
 def test_the_figures_show_epochs_of_one_mode_and_the_way_of_the_other(both):
     drawn = {figure.name: svg for figure in all_figures() if (svg := svg_of(figure, both)) is not None}
     assert "router to worker" in drawn["latency_breakdown"]
-    assert "3 turns/s" not in drawn["latency_breakdown"]
-    assert "turns/s" in drawn["latency_breakdown"]
+    assert "3 commits/s" not in drawn["latency_breakdown"]
+    assert "commits/s" in drawn["latency_breakdown"]
     assert "real time" not in drawn["epoch_phases"].split("withheld")[0].split("<metadata")[0].replace("real time:", "")
     assert "megaphone-batched, real time" in drawn["restart_against_live"]
     runs = [run for run in both.runs if not run.real_time]

@@ -19,8 +19,8 @@ from impls.driver.observed import OnEvent, OnLine, RunningQuery
 from impls.errors import StateError, UsageError
 from impls.placement import initial
 
-_TICK_S = 0.25
-_SMOOTHED = 8  # ticks
+_INTERVAL_S = 0.25
+_SMOOTHED = 8  # intervals
 _ASK_S = 10.0
 _AWAY_S = 60.0  # for which a broker that was killed may be away
 _STOP_DEADLINE_S = 90.0
@@ -75,7 +75,7 @@ class BinlessQuery(RunningQuery):
         return wanted
 
     def _status(self, epoch: int, *, settled: bool) -> dict[str, Any]:
-        """Returns epoch or tick, workers, whether a rescale is under way, whether all input has had its effect."""
+        """Returns epoch or interval, workers, whether a rescale is under way, whether all input has had its effect."""
         with self._lock:
             about = {"epoch": epoch, "workers": self._workers, "queued": 0, "migrating": self._migrating}
             return {**about, "running": not self._ended.is_set(), "settled": settled}
@@ -122,11 +122,11 @@ class Ends:
         return tuple(sum(ends[place] for place in part) for part in self._places)
 
 
-class Ticks:
-    """tell() at the end of each tick, which is due() every quarter of a second; a tick stands for an epoch.
+class Intervals:
+    """tell() at the end of each interval, which is due() every quarter of a second; an interval stands for an epoch.
 
     Attributes:
-        number: of the last tick, from 0; -1 before it.
+        number: of the last interval, from 0; -1 before it.
         done: records that had a result at its end.
     """
 
@@ -137,13 +137,13 @@ class Ticks:
         self._last: deque[tuple[int, int, float]] = deque(maxlen=_SMOOTHED)  # records that wait, that came, in ms
 
     def due(self) -> bool:
-        """Returns whether the tick under way is as long as it is to be."""
-        return time.time_ns() // 1000 - self._said_us >= _TICK_S * 1e6
+        """Returns whether the interval under way is as long as it is to be."""
+        return time.time_ns() // 1000 - self._said_us >= _INTERVAL_S * 1e6
 
     def tell(
         self, arrived: int, done: int, *, workers: int, moved: tuple[int, int] = (0, 0), ended: str | None = None
     ) -> None:
-        """Tells of the tick that ends now.
+        """Tells of the interval that ends now.
 
         Args:
             arrived: records in the input so far.

@@ -1,11 +1,10 @@
--- Key-count where a worker's results are numbered by its turns, from the tables records, results, bins, numbered,
--- misnumbered and next_offsets. Nothing says which records a turn took, so a key's counts are held against each other
+-- Key-count where a worker's results are numbered by its commits, from the tables records, results, bins, numbered,
+-- misnumbered and next_offsets. Nothing says which records a commit took, so a key's counts are held against each other
 -- and its total.
--- The epoch of a number is the driver's tick, its commit the worker's turn in that tick; the index goes on from turn to
--- turn.
+-- A number has the epoch, and the worker's commit in it; the index goes on from commit to commit.
 
 CREATE TABLE counted AS
-SELECT *, "commit" AS turn, lag(count) OVER per_key AS count_before FROM numbered WHERE accepted
+SELECT *, lag(count) OVER per_key AS count_before FROM numbered WHERE accepted
 WINDOW per_key AS (PARTITION BY key ORDER BY "partition", "offset");
 
 CREATE TABLE totals AS SELECT key, count(*) AS total FROM records GROUP BY key;
@@ -31,7 +30,7 @@ SELECT CASE WHEN coalesce(last, 0) < total THEN 'lost' ELSE 'doubled' END, 'fina
 FROM totals LEFT JOIN (SELECT key, max(count) AS last FROM counted GROUP BY key) USING (key)
 WHERE last IS DISTINCT FROM total
 UNION ALL
-SELECT 'lost', 'results of the tick are missing', epoch, NULL, NULL, NULL, worker, max("index") + 1, count(*)
+SELECT 'lost', 'results of the epoch are missing', epoch, NULL, NULL, NULL, worker, max("index") + 1, count(*)
 FROM (SELECT DISTINCT worker, epoch, "index" FROM counted) GROUP BY worker, epoch
 HAVING count(*) <> max("index") + 1
 UNION ALL

@@ -1,13 +1,14 @@
-"""Key-count recomputed where results are numbered by turns: what was lost, doubled or out of order.
+"""Key-count recomputed where results are numbered by commits: what was lost, doubled or out of order.
 
 The property: the counts of a key rise, in the partition of its bin, and end with the number of its records; some order
-of a bin's records, those of an input partition by their offsets, gives exactly the results of its turns; and what each
-bin has stored as its next offset in a partition lies behind the bin's last record there. No epoch of Spark's is used.
+of a bin's records, those of an input partition by their offsets, gives exactly the results of its commits; and what
+each bin has stored as its next offset in a partition lies behind the bin's last record there. No epoch of Spark's is
+used.
 
 Records of an input partition are applied in the order of their offsets, and how those of several partitions interleave
-is not known. So a turn is explained if from a place in every partition, which the turns before may have reached, the
-next records of each are together those that the turn has counted. A result that is missing in the middle leaves a turn
-that nothing explains: a later one would count a record that lies before what is applied already.
+is not known. So a commit is explained if from a place in every partition, which the commits before may have reached,
+the next records of each are together those that the commit has counted. A result that is missing in the middle leaves
+a commit that nothing explains: a later one would count a record that lies before what is applied already.
 
 A worker's environment is an LMDB folder `worker-NNNN`. What bins have applied is in table 7: the key is the byte 7, the
 bin (2 bytes) and the input partition (8 bytes), which of the query's only topic is the partition; the value is the last
@@ -33,30 +34,30 @@ from harness.oracle.keycount import EXAMPLE, ORDERS, bins_table, number_results
 from harness.oracle.run import CheckedRun, Watch, read_moves
 from harness.oracle.verdict import Differences, judge
 
-_PLACES_MOST = 256  # that the turns so far may have reached, and _STEPS_MOST to look for those of a turn
+_PLACES_MOST = 256  # that the commits so far may have reached, and _STEPS_MOST to look for those of a commit
 _STEPS_MOST = 20_000
 
 Place = tuple[int, ...]
-Turn = Mapping[int, int]
+Commit = Mapping[int, int]
 
 
 class UndecidedError(Exception):
     """There are too many ways in which the records may have interleaved."""
 
 
-def unexplained(inputs: Sequence[Sequence[int]], turns: Sequence[Turn]) -> int | None:
-    """Returns the place of the first turn that nothing explains, None where each can be.
+def unexplained(inputs: Sequence[Sequence[int]], commits: Sequence[Commit]) -> int | None:
+    """Returns the place of the first commit that nothing explains, None where each can be.
 
     Args:
         inputs: the bin's keys in each input partition, in the order of their offsets.
-        turns: by how much each turn's results raise the count of a key.
+        commits: by how much each commit's results raise the count of a key.
 
     Raises:
         UndecidedError: it would take too long to say.
     """
     places: set[Place] = {(0,) * len(inputs)}
-    for number, turn in enumerate(turns):
-        places = {after for place in places for after in _after(inputs, place, turn)}
+    for number, commit in enumerate(commits):
+        places = {after for place in places for after in _after(inputs, place, commit)}
         if not places:
             return number
         if len(places) > _PLACES_MOST:
@@ -64,11 +65,11 @@ def unexplained(inputs: Sequence[Sequence[int]], turns: Sequence[Turn]) -> int |
     return None
 
 
-def _after(inputs: Sequence[Sequence[int]], place: Place, turn: Turn) -> Iterator[Place]:
-    """Yields the places that a turn may have reached from one."""
-    total = sum(turn.values())
+def _after(inputs: Sequence[Sequence[int]], place: Place, commit: Commit) -> Iterator[Place]:
+    """Yields the places that a commit may have reached from one."""
+    total = sum(commit.values())
     if len(inputs) == 2:
-        yield from _slid(inputs, place, turn, total)
+        yield from _slid(inputs, place, commit, total)
         return
     seen, left = {place}, [place]
     while left:
@@ -76,7 +77,7 @@ def _after(inputs: Sequence[Sequence[int]], place: Place, turn: Turn) -> Iterato
         if sum(here) - sum(place) == total:
             yield here
             continue
-        for part in _open(inputs, place, here, turn):
+        for part in _open(inputs, place, here, commit):
             step = (*here[:part], here[part] + 1, *here[part + 1 :])
             if step not in seen:
                 seen.add(step)
@@ -85,16 +86,16 @@ def _after(inputs: Sequence[Sequence[int]], place: Place, turn: Turn) -> Iterato
             raise UndecidedError
 
 
-def _open(inputs: Sequence[Sequence[int]], start: Place, here: Place, turn: Turn) -> Iterator[int]:
-    """Yields the partitions whose next record the turn may have counted, beside those on the way here."""
+def _open(inputs: Sequence[Sequence[int]], start: Place, here: Place, commit: Commit) -> Iterator[int]:
+    """Yields the partitions whose next record the commit may have counted, beside those on the way here."""
     ways = zip(inputs, start, here, strict=True)
     taken = Counter(key for keys, low, high in ways for key in keys[low:high])
     for part, at in enumerate(here):
-        if at < len(inputs[part]) and taken[key := inputs[part][at]] < turn.get(key, 0):
+        if at < len(inputs[part]) and taken[key := inputs[part][at]] < commit.get(key, 0):
             yield part
 
 
-def _slid(inputs: Sequence[Sequence[int]], place: Place, turn: Turn, total: int) -> Iterator[Place]:
+def _slid(inputs: Sequence[Sequence[int]], place: Place, commit: Commit, total: int) -> Iterator[Place]:
     """Yields what `_after` does, of two partitions: n records of the first and all others of the second, for each n."""
     (one, other), (low, lower) = inputs, place
     first = max(0, total - (len(other) - lower))
@@ -103,7 +104,7 @@ def _slid(inputs: Sequence[Sequence[int]], place: Place, turn: Turn, total: int)
         return
     over = Counter(one[low : low + first])
     over.update(other[lower : lower + total - first])
-    over.subtract(turn)
+    over.subtract(commit)
     wrong = sum(bool(n) for n in over.values())
     for n in range(first, last + 1):
         if not wrong:
@@ -115,7 +116,7 @@ def _slid(inputs: Sequence[Sequence[int]], place: Place, turn: Turn, total: int)
                 wrong += bool(before + by) - bool(before)
 
 
-_SQL = (Path(__file__).parent / "turns.sql").read_text(encoding="utf-8")
+_SQL = (Path(__file__).parent / "commits.sql").read_text(encoding="utf-8")
 # A key's records up to the last result that counts them, of bins in which nothing else is wrong.
 _SOUND = """
 SELECT bin FROM bins WHERE bin NOT IN (
@@ -126,19 +127,19 @@ SELECT b.bin, r."partition", list(r.key ORDER BY r."offset") FROM records r JOIN
 WHERE b.bin IN ({_SOUND}) GROUP BY ALL
 """
 _RISES = f"""
-SELECT b.bin, c.worker, c.epoch, c.turn, c.key, c.count - coalesce(c.count_before, 0), c."partition", c."offset"
+SELECT b.bin, c.worker, c.epoch, c."commit", c.key, c.count - coalesce(c.count_before, 0), c."partition", c."offset"
 FROM counted c JOIN bins b ON c.key = b.key WHERE b.bin IN ({_SOUND}) ORDER BY b.bin, c."partition", c."offset"
 """
 _MISSING = """
 INSERT INTO finding
-SELECT 'lost', 'no order of the records explains the turn: a result before it is missing', epoch, key, "partition",
+SELECT 'lost', 'no order of the records explains the commit: a result before it is missing', epoch, key, "partition",
        "offset", worker, NULL, count
 FROM counted WHERE "partition" = $part AND "offset" = $at
 """
 
 
 @dataclass
-class _Turn:
+class _Commit:
     who: tuple[int, int, int]
     rises: dict[int, int]
     first: tuple[int, int]
@@ -157,7 +158,7 @@ def check(
 
     Args:
         records: the whole input topic.
-        results: the whole results topic, repeats included; their numbers are of the worker's tick and turn.
+        results: the whole results topic, repeats included; their numbers are of the worker's epoch and commit.
         bin_of: bins of keys, array to array.
         partitions: partitions of the results topic.
         moves: bins that changed their owner; their epoch is the time (µs since 1970) from which a record that is
@@ -179,31 +180,31 @@ def check(
 
 
 def _explain(db: Any) -> int:
-    """Adds a finding for each bin with a turn that nothing explains, and returns how many bins are undecided."""
+    """Adds a finding for each bin with a commit that nothing explains, and returns how many bins are undecided."""
     inputs: dict[int, dict[int, list[int]]] = {}
     for bin_, partition, keys in db.execute(_INPUTS).fetchall():
         inputs.setdefault(bin_, {})[partition] = keys
     undecided = 0
-    for bin_, turns in _turns(db).items():
+    for bin_, commits in _commits(db).items():
         try:
-            place = unexplained(list(inputs[bin_].values()), [turn.rises for turn in turns])
+            place = unexplained(list(inputs[bin_].values()), [commit.rises for commit in commits])
         except UndecidedError:
             undecided += 1
             continue
         if place is not None:
-            part, at = turns[place].first
+            part, at = commits[place].first
             db.execute(_MISSING, {"part": part, "at": at})
     return undecided
 
 
-def _turns(db: Any) -> dict[int, list[_Turn]]:
-    """Returns the turns of each bin, in the order of their results."""
-    out: dict[int, list[_Turn]] = {}
-    for bin_, worker, tick, number, key, rise, part, at in db.execute(_RISES).fetchall():
-        turns, who = out.setdefault(bin_, []), (worker, tick, number)
-        if not turns or turns[-1].who != who:
-            turns.append(_Turn(who, {}, (part, at)))
-        turns[-1].rises[key] = turns[-1].rises.get(key, 0) + rise
+def _commits(db: Any) -> dict[int, list[_Commit]]:
+    """Returns the commits of each bin, in the order of their results."""
+    out: dict[int, list[_Commit]] = {}
+    for bin_, worker, epoch, number, key, rise, part, at in db.execute(_RISES).fetchall():
+        commits, who = out.setdefault(bin_, []), (worker, epoch, number)
+        if not commits or commits[-1].who != who:
+            commits.append(_Commit(who, {}, (part, at)))
+        commits[-1].rises[key] = commits[-1].rises.get(key, 0) + rise
     return out
 
 
@@ -265,7 +266,7 @@ def _owners(folder: Path) -> NDArray[np.int64]:
     return np.frombuffer(base64.b64decode(plans[max(plans)]["routing"]), "<u2").astype(np.int64)
 
 
-def check_turns(run: CheckedRun, state: Path | None) -> dict[str, Any]:
+def check_commits(run: CheckedRun, state: Path | None) -> dict[str, Any]:
     """Writes oracle.json of a finished run and returns the same; never raises for a bad run.
 
     Args:
