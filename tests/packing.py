@@ -10,6 +10,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from impls.protocol.session import Route, Routed
 from impls.realtime.blobs import Blob, decode
 from impls.realtime.link import from_json
+from impls.realtime.wire import CONSTANTS
 from impls.spark.compiled import new_object
 from impls.spark.realtime import runner
 
@@ -40,7 +41,7 @@ class Packer:
     def __post_init__(self):
         schema = self.df._jdf.schema().json()
         path = FOLDER / "Packer.java"
-        self.packer = new_object(self.spark, path, self.source, self.slots, schema)
+        self.packer = new_object(self.spark, path, self.source, self.slots, schema, constants=CONSTANTS)
         self.arrow = to_arrow_schema(self.df.schema, timezone="UTC")
         self.rows = self.rows or list(self.df._jdf.queryExecution().executedPlan().executeCollect())
 

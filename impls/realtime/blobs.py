@@ -4,7 +4,6 @@ A blob is a header and one Arrow record batch without its schema. The routers ma
 (`impls/spark/realtime/Packer.java`).
 """
 
-import struct
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,10 +11,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from impls.errors import StateError
+from impls.realtime.wire import HEADER, MAGIC
 from impls.store.records import concat
 
-_HEADER = struct.Struct("<4sIIIqqqq")  # a multiple of 8 bytes, as Arrow reads aligned buffers
-_MAGIC = b"RBB1"
 _NO_TIME = -1
 
 
@@ -53,12 +51,12 @@ def decode(raw: bytes, schema: pa.Schema, *, read_us: int = _NO_TIME) -> Blob:
     Raises:
         ValueError: these are no bytes of a blob.
     """
-    if len(raw) < _HEADER.size:
+    if len(raw) < HEADER.size:
         raise ValueError(f"{len(raw)} bytes are no blob.")
-    magic, size, source, _, number, epoch, came_us, packed_us = _HEADER.unpack_from(raw)
-    if magic != _MAGIC or _HEADER.size + size > len(raw):
+    magic, size, source, _, number, epoch, came_us, packed_us = HEADER.unpack_from(raw)
+    if magic != MAGIC or HEADER.size + size > len(raw):
         raise ValueError(f"{len(raw)} bytes that begin with {raw[:4]!r} are no blob.")
-    batch = pa.ipc.read_record_batch(pa.py_buffer(raw).slice(_HEADER.size, size), schema)
+    batch = pa.ipc.read_record_batch(pa.py_buffer(raw).slice(HEADER.size, size), schema)
     return Blob(source, number, epoch, pa.Table.from_batches([batch]), came_us, packed_us, read_us)
 
 

@@ -15,11 +15,12 @@ from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
+from impls.realtime.wire import APPLIED, SENT, WINDOW
+
 _AHEAD_S = 0.25
 _FIRST, _LEAST, _MOST = 256, 64, 1 << 20  # records
 _KEPT = 0.7  # of a rate that falls: one slow commit says little
 _SOURCES = 254  # routers beyond them are not counted
-_APPLIED, _WINDOW, _SENT = 0, 1, 2  # columns
 
 
 class Pace:
@@ -53,21 +54,21 @@ class Flow:
     def __init__(self, path: str | Path, slots: int):
         """Opens the file that `create` has made."""
         with Path(path).open("r+b") as file:  # numpy's own memmap takes µs for each look
-            self._cells = np.frombuffer(mmap(file.fileno(), 0), np.int64).reshape(slots, _SENT + _SOURCES)
+            self._cells = np.frombuffer(mmap(file.fileno(), 0), np.int64).reshape(slots, SENT + _SOURCES)
 
     @classmethod
     def create(cls, path: str | Path, slots: int) -> Self:
         """Makes the file."""
         with Path(path).open("wb") as file:
-            file.truncate(slots * (_SENT + _SOURCES) * 8)
+            file.truncate(slots * (SENT + _SOURCES) * 8)
         flow = cls(path, slots)
-        flow._cells[:, _WINDOW] = _FIRST
+        flow._cells[:, WINDOW] = _FIRST
         return flow
 
     def applied(self, slot: int, records: int, window: int) -> None:
         """Counts records that a worker has applied or queued, and notes how many it may be given."""
-        self._cells[slot, _WINDOW] = window
-        self._cells[slot, _APPLIED] += records
+        self._cells[slot, WINDOW] = window
+        self._cells[slot, APPLIED] += records
 
 
 class BatchingWindow:

@@ -6,6 +6,7 @@ What the driver knows of an epoch is in no row of the stream: Spark reports it a
 and in the query's progress.
 """
 
+import json
 import tempfile
 import uuid
 import zipfile
@@ -24,7 +25,12 @@ _loaders: dict[tuple[str, Path], Any] = {}
 
 
 def new_object(
-    spark: SparkSession, source: Path, *arguments: Any, beside: Sequence[str] = (), in_tasks: bool = False
+    spark: SparkSession,
+    source: Path,
+    *arguments: Any,
+    beside: Sequence[str] = (),
+    constants: Mapping[str, int | str] | None = None,
+    in_tasks: bool = False,
 ) -> Any:
     """Returns an object of the class rescale.NAME in a file NAME.java, which is compiled once in a session.
 
@@ -33,6 +39,7 @@ def new_object(
         source: the file.
         arguments: those of the class's first constructor.
         beside: further files of its folder, with classes that it uses.
+        constants: those of a class rescale.Wire that it uses too.
         in_tasks: whether the class runs in tasks too, which get it as a jar.
 
     Raises:
@@ -44,18 +51,23 @@ def new_object(
         for ended in [key for key in _loaders if key[0] != name[0]]:
             del _loaders[ended]
         sources = [source, *(source.with_name(other) for other in beside)]
-        _loaders[name] = _compiled(spark, gateway, sources, in_tasks)
+        _loaders[name] = _compiled(spark, gateway, sources, constants or {}, in_tasks)
     given = gateway.new_array(gateway.jvm.java.lang.Object, len(arguments))
     for place, argument in enumerate(arguments):
         given[place] = argument
     return _loaders[name].loadClass(f"rescale.{source.stem}").getConstructors()[0].newInstance(given)
 
 
-def _compiled(spark: SparkSession, gateway: Any, sources: Sequence[Path], in_tasks: bool) -> Any:
+def _compiled(
+    spark: SparkSession, gateway: Any, sources: list[Path], constants: Mapping[str, int | str], in_tasks: bool
+) -> Any:
     """Compiles classes, hands them to tasks as a jar where they run it, and returns a class loader that has them."""
     jvm = gateway.jvm
     parent = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
     folder = Path(tempfile.mkdtemp(dir=spark.sparkContext._temp_dir))
+    if constants:
+        sources = [*sources, folder / "Wire.java"]
+        sources[-1].write_text(class_of(constants))
     files = gateway.new_array(jvm.java.io.File, len(sources))
     for place, source in enumerate(sources):
         files[place] = jvm.java.io.File(str(source))
@@ -72,6 +84,25 @@ def _compiled(spark: SparkSession, gateway: Any, sources: Sequence[Path], in_tas
     urls = gateway.new_array(jvm.java.net.URL, 1)
     urls[0] = jvm.java.io.File(str(jar)).toURI().toURL()
     return jvm.java.net.URLClassLoader(urls, parent)
+
+
+def class_of(constants: Mapping[str, int | str]) -> str:
+    """Returns the source of the class rescale.Wire.
+
+    >>> print(class_of({"SENT": 2, "ROW": "rescale_row"}))
+    package rescale;
+    <BLANKLINE>
+    class Wire {
+        static final int SENT = 2;
+        static final String ROW = "rescale_row";
+    }
+    <BLANKLINE>
+    """
+    lines = [
+        f"    static final {'int' if isinstance(value, int) else 'String'} {name} = {json.dumps(value)};"
+        for name, value in constants.items()
+    ]
+    return "\n".join(["package rescale;", "", "class Wire {", *lines, "}", ""])
 
 
 METRICS = (

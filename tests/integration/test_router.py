@@ -20,6 +20,7 @@ from impls.realtime.blobs import Blob
 from impls.realtime.flow import Flow, Inbox
 from impls.realtime.link import Lost
 from impls.realtime.port import Receiver
+from impls.realtime.wire import CONSTANTS
 from impls.spark.compiled import new_object
 from impls.spark.realtime import runner
 from impls.spark.realtime.settings import Wiring
@@ -29,7 +30,7 @@ LAST = 1 << 40  # an epoch
 
 
 def flow_of(spark, path: Path, source: int) -> Any:
-    return new_object(spark, FOLDER / "Flow.java", str(path), SLOTS, source)
+    return new_object(spark, FOLDER / "Flow.java", str(path), SLOTS, source, constants=CONSTANTS)
 
 
 def test_what_is_sent_takes_room_and_what_is_applied_gives_it_back(spark, tmp_path):

@@ -8,9 +8,6 @@ import java.nio.channels.FileChannel;
 
 /** A router's side of the file by which routers and workers share how far they are, see impls/realtime/flow.py. */
 public class Flow {
-    private static final int APPLIED = 0;
-    private static final int WINDOW = 1;
-    private static final int SENT = 2;
     private final LongBuffer cells;
     private final int slots;
     private final int columns;
@@ -35,8 +32,8 @@ public class Flow {
         long[] room = new long[slots];
         for (int slot = 0; slot < slots; slot++) {
             int row = slot * columns;
-            long left = cells.get(row + WINDOW) + cells.get(row + APPLIED);
-            for (int column = SENT; column < columns; column++) {
+            long left = cells.get(row + Wire.WINDOW) + cells.get(row + Wire.APPLIED);
+            for (int column = Wire.SENT; column < columns; column++) {
                 left = left - cells.get(row + column);
             }
             room[slot] = left;
@@ -46,11 +43,11 @@ public class Flow {
 
     /** Counts records that this router sends to each slot; a router without a column of its own is not counted. */
     public void sent(long[] records) {
-        if (SENT + source >= columns) {
+        if (Wire.SENT + source >= columns) {
             return;
         }
         for (int slot = 0; slot < slots; slot++) {
-            int cell = slot * columns + SENT + source;
+            int cell = slot * columns + Wire.SENT + source;
             cells.put(cell, cells.get(cell) + records[slot]);
         }
     }

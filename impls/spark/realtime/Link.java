@@ -90,7 +90,7 @@ public class Link {
         Map said = new HashMap();
         said.put("type", "Failed");
         said.put("index", Integer.valueOf(router));
-        said.put("kind", thrown instanceof IllegalStateException ? "StateError" : thrown.getClass().getSimpleName());
+        said.put("kind", thrown instanceof IllegalStateException ? Wire.STATE_ERROR : thrown.getClass().getSimpleName());
         said.put("text", String.valueOf(thrown.getMessage()));
         try {
             say(JSON.writeValueAsString(said));

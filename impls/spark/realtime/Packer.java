@@ -4,6 +4,7 @@ import java.io.ByteArrayOutputStream;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.channels.Channels;
+import java.nio.charset.StandardCharsets;
 import java.util.AbstractMap;
 import java.util.Arrays;
 import java.util.Collection;
@@ -26,13 +27,10 @@ import org.apache.spark.sql.types.StructType;
  * Packs records into blobs by the routing in force; all methods may be called from any thread.
  *
  * A row's first three columns are its bin, its input partition and its offset; if its record can have several rows, the
- * column rescale_row gets its number among them. impls/realtime/blobs.py says what a blob is. Written for Janino, the
- * compiler that Spark has: no lambdas, no generics.
+ * column Wire.ROW gets its number among them. impls/realtime/wire.py says what a blob begins with. Written for Janino,
+ * the compiler that Spark has: no lambdas, no generics.
  */
 public class Packer {
-    private static final int HEADER_BYTES = 48;
-    private static final byte[] MAGIC = {'R', 'B', 'B', '1'};
-
     private final int source;
     private final ArrowWriter writer;
     private final int[] sent;
@@ -51,7 +49,7 @@ public class Packer {
         this.sent = new int[slots];
         StructType columns = (StructType) DataType.fromJson(schema);
         this.writer = ArrowWriter.create(columns, "UTC", false, false);
-        this.rowColumn = Arrays.asList(columns.fieldNames()).indexOf("rescale_row");
+        this.rowColumn = Arrays.asList(columns.fieldNames()).indexOf(Wire.ROW);
     }
 
     /** Routes by an epoch's routing from the next blob on, and returns the marks: the message Routed, as JSON. */
@@ -118,11 +116,11 @@ public class Packer {
     private int admit(List records, int from, long[] room, int[] to, int[] counts) {
         for (int place = 0; place < to.length; place++) {
             InternalRow record = (InternalRow) records.get(from + place);
-            if (record.isNullAt(0)) {
+            if (record.isNullAt(Wire.BIN)) {
                 to[place] = -1;
                 continue;
             }
-            int slot = routing[record.getInt(0)];
+            int slot = routing[record.getInt(Wire.BIN)];
             if (room[slot] <= 0) {
                 return place;
             }
@@ -136,11 +134,11 @@ public class Packer {
 
     /** Notes a row as the last of its input partition, and gives it its number among those of its record. */
     private void number(UnsafeRow row) {
-        if (row.isNullAt(1) || row.isNullAt(2)) {
+        if (row.isNullAt(Wire.PARTITION) || row.isNullAt(Wire.OFFSET)) {
             return;  // the user's own columns; the worker names the record
         }
-        Long partition = Long.valueOf(row.getLong(1));
-        long offset = row.getLong(2);
+        Long partition = Long.valueOf(row.getLong(Wire.PARTITION));
+        long offset = row.getLong(Wire.OFFSET);
         long[] before = (long[]) newest.get(partition);
         if (before == null) {
             before = new long[] {-1L, 0L};
@@ -165,7 +163,7 @@ public class Packer {
     private byte[] blob(int slot, long cameUs, long packedUs) throws Exception {
         writer.finish();
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-        bytes.write(new byte[HEADER_BYTES], 0, HEADER_BYTES);
+        bytes.write(new byte[Wire.HEADER_BYTES], 0, Wire.HEADER_BYTES);
         ArrowRecordBatch batch = new VectorUnloader(writer.root()).getRecordBatch();
         try {
             MessageSerializer.serialize(new WriteChannel(Channels.newChannel(bytes)), batch);
@@ -175,7 +173,7 @@ public class Packer {
         writer.reset();
         byte[] blob = bytes.toByteArray();
         ByteBuffer header = ByteBuffer.wrap(blob).order(ByteOrder.LITTLE_ENDIAN);
-        header.put(MAGIC).putInt(blob.length - HEADER_BYTES).putInt(source).putInt(0);
+        header.put(Wire.MAGIC.getBytes(StandardCharsets.US_ASCII)).putInt(blob.length - Wire.HEADER_BYTES).putInt(source).putInt(0);
         header.putLong((long) sent[slot]).putLong(epoch).putLong(cameUs).putLong(packedUs);
         return blob;
     }

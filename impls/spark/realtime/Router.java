@@ -66,14 +66,14 @@ public class Router implements MapPartitionsFunction {
     public Iterator call(Iterator records) throws Exception {
         TaskContext context = TaskContext.get();
         int index = context.partitionId();
-        String property = context.getLocalProperty("streaming.sql.batchId");
+        String property = context.getLocalProperty(Wire.BATCH_ID);
         String batch = property == null ? "0" : property;
         Link link = new Link("The driver", address, key);
         link.say("{\"type\": \"Hello\", \"index\": " + index + ", \"run\": \"" + run + "\", \"batch\": " + batch
             + ", \"stage\": " + context.stageId() + "}");
         try {
             String folder = address.substring(0, address.lastIndexOf('/'));
-            Workers workers = new Workers(folder + "/worker-" + run + "-" + batch + "-", key, slots);
+            Workers workers = new Workers(folder + "/" + Wire.WORKER_SOCKET + "-" + run + "-" + batch + "-", key, slots);
             Packer packer = new Packer(index, slots, schema);
             Reader reader = new Reader(records, context);
             Driver driver = new Driver(link, packer, reader);

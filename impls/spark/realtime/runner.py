@@ -27,6 +27,7 @@ from impls.protocol.session import Hello
 from impls.realtime.executor import RealTimeExecutor, SessionLost, SlotsNeeded
 from impls.realtime.flow import Flow
 from impls.realtime.link import Switchboard
+from impls.realtime.wire import CONSTANTS
 from impls.spark.cause import cause_of, silence
 from impls.spark.compiled import new_object
 from impls.spark.realtime.ends import end_processes, stop_query
@@ -60,7 +61,7 @@ def routed(df: DataFrame, wiring: Wiring, *, idle_us: int = _IDLE_US, linger_us:
     as_they_are = sql.catalyst.encoders.ExpressionEncoder(bytes_.encoder(), bytes_.objSerializer(), row)
     router = new_object(
         spark, _SOURCE, wiring.address, wiring.key, wiring.run, str(wiring.flow), schema.json(), wiring.slots,
-        idle_us, linger_us, beside=_BESIDE, in_tasks=True,
+        idle_us, linger_us, beside=_BESIDE, constants=CONSTANTS, in_tasks=True,
     )  # fmt: skip
     rows = getattr(df.select(F.struct("*").alias("record"))._jdf, "as")(as_they_are)
     sent = spark._jsparkSession.parseDataType(SENT_SCHEMA.json())

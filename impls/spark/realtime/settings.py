@@ -11,6 +11,7 @@ from pyspark import TaskContext
 from impls.faults import started_ticks
 from impls.protocol.session import Hello
 from impls.realtime.link import Link
+from impls.realtime.wire import BATCH_ID, WORKER_SOCKET
 
 _SETTINGS = {
     "spark.sql.streaming.realTimeMode.allowlistCheck": "false",  # mapInArrow is not on Spark's list of what it tested
@@ -27,9 +28,6 @@ def real_time_settings(more: Mapping[str, str] | None = None) -> dict[str, str]:
 def real_time_threads(partitions: int, slots: int) -> int:
     """Returns the `threads` of a session: all tasks of a query run at once, and two are left for other jobs."""
     return partitions + slots + 2
-
-
-_BATCH_ID = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True)
@@ -61,13 +59,13 @@ class Wiring:
 
     def worker_address(self, batch: int, slot: int) -> str:
         """Returns where the worker of a slot takes blobs in a batch of Spark's; `Router.java` knows it too."""
-        return str(Path(self.address).with_name(f"worker-{self.run}-{batch}-{slot}"))
+        return str(Path(self.address).with_name(f"{WORKER_SOCKET}-{self.run}-{batch}-{slot}"))
 
     def hello(self) -> Hello:
         """Returns the first word of this Spark task, a worker."""
         context = TaskContext.get()
         assert context is not None, "it runs inside a Spark task"
-        batch = int(context.getLocalProperty(_BATCH_ID) or 0)
+        batch = int(context.getLocalProperty(BATCH_ID) or 0)
         pid = os.getpid()
         return Hello(
             "worker", context.partitionId(), self.slots, self.run, batch, pid, context.stageId(), started_ticks(pid)
