@@ -221,14 +221,3 @@ def frames_in(files: Files, worker: int, epoch: int) -> list[Frame]:
     """
     name = frame_name(epoch, worker)
     return frames_of(files.read(name) or b"", files.path(name))[0]
-
-
-def last_segment(files: Files, worker: int, epoch: int) -> list[Frame]:
-    """Returns the whole frames of a worker's newest segment among those of `epoch` - 1 to `epoch` + 1, [] for none.
-
-    Raises CorruptStateError that names the file when one is damaged.
-    """
-    for number in (epoch + 1, epoch, epoch - 1):
-        if found := frames_in(files, worker, number):
-            return found
-    return []

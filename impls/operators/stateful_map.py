@@ -14,7 +14,7 @@ from impls.store.state import BinState
 
 
 class StatefulMap(RecordOperator):
-    """update() is called for every record, a key's in (partition, offset) order; a key's last result of a commit is sent.
+    """update() is called for every record in (partition, offset) order; a key's last result of a commit is sent.
 
     That is Spark's update mode: in micro-batches one result for a key and epoch, in real time one for each commit.
     State and results are JSON values by default; override `dump` and `load` for another encoding.

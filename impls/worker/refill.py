@@ -6,7 +6,7 @@ from dataclasses import replace
 import lmdb
 import numpy as np
 
-from impls.durability.frame import Frame, ends_epoch, frames_in, last_segment
+from impls.durability.frame import Frame, ends_epoch, frames_in
 from impls.durability.restore import Restored, RestoreRequest, Source, restore
 from impls.errors import StateError
 from impls.store.checked import put_of_epoch
@@ -44,17 +44,16 @@ def refill(
 
     Raises StateError where the worker has ended the next epoch: then it is this attempt that is old.
     """
-    files = source.files
-    segment = last_segment(files, task.worker, task.epoch)
-    last = segment[-1] if segment else None
-    now = frames_in(files, task.worker, task.epoch)
-    later = [*now, *frames_in(files, task.worker, task.epoch + 1)]
-    if later and ends_epoch(later[-1]) and later[-1].epoch > task.epoch:
+    # each file once: another attempt of a micro-batch may write one meanwhile
+    before, now, behind = (frames_in(source.files, task.worker, task.epoch + step) for step in (-1, 0, 1))
+    if behind and ends_epoch(behind[-1]):
         raise StateError(
-            f"Worker {task.worker} has ended epoch {later[-1].epoch}, ahead of epoch {task.epoch}: this attempt is "
+            f"Worker {task.worker} has ended epoch {task.epoch + 1}, ahead of epoch {task.epoch}: this attempt is "
             "outdated."
         )
-    states = states | {bin_: task.worker for frame in later for bin_, _ in frame.pulls}
+    segment = behind or now or before
+    last = segment[-1] if segment else None
+    states = states | {bin_: task.worker for frame in (*now, *behind) for bin_, _ in frame.pulls}
     queues = tuple(np.flatnonzero(task.order.written.plan.routing == task.worker).tolist())
     upto = task.epoch - 1 if last is None else max(task.epoch - 1, last.epoch)
     request = RestoreRequest(states, queues, task.worker, have, task.epoch, task.progress)

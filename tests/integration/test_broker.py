@@ -193,4 +193,4 @@ def test_a_result_that_is_too_large_is_refused_with_what_lets_it_through(kafka, 
         made.result(DEADLINE_S)
     large = Results(np.zeros(1, np.int32), [b"k"], [b"x" * 1_500_000])
     with pytest.raises(StateError, match=r"one has 1,500,000 bytes; for larger ones .*max\.message\.bytes=3000000"):
-        Output(kafka, topic.topic, 1, options).send(large, bins=1, worker=0, generation=0, epoch=0)
+        Output(kafka, topic.topic, 1, options).send(large, bins=1, worker=0, generation=0, epoch=0, first=0, commit=0)

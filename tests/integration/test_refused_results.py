@@ -46,10 +46,10 @@ def test_a_refused_result_in_the_midst_of_others_is_sent_again_with_all_behind_i
     results = Results(np.zeros(N, np.int32), [b"k"] * N, [b"x" * size for size in sizes])
     output = Output(kafka, topic, 1, {"batch.size": str(10 * SMALL)})  # what is beside it goes in batches of its own
     with pytest.raises(StateError, match=f"one has {LARGE:,} bytes; for larger ones give the topic the setting max"):
-        output.send(results, bins=2, worker=0, generation=1, epoch=5)
+        output.send(results, bins=2, worker=0, generation=1, epoch=5, first=0, commit=0)
     assert [index for _, index, _ in read(kafka, topic, 1)] == list(range(len(read(kafka, topic, 1))))
     most_bytes(kafka, topic, 2 * LARGE)
-    output.send(results, bins=2, worker=0, generation=1, epoch=5)
+    output.send(results, bins=2, worker=0, generation=1, epoch=5, first=0, commit=0)
     assert read(kafka, topic, 1) == [(5, index, size) for index, size in enumerate(sizes)]
     close_producers()
 

@@ -19,11 +19,13 @@ def test_there_are_releases():
 @pytest.mark.capability("0.1.0-totals")
 @pytest.mark.parametrize("name", released.OPERATORS)
 @pytest.mark.parametrize("release", RELEASES)
-def test_a_checkpoint_of_a_release_of_an_earlier_format_is_refused_and_left(release, name, spark, kafka, tmp_path):
+def test_a_checkpoint_of_a_release_of_an_earlier_format_is_refused_and_left(
+    release, name, spark, kafka, topic_factory, tmp_path
+):
     shutil.copytree(released.RELEASES / release / name, tmp_path / "checkpoint")
     before = {path: path.read_bytes() for path in (tmp_path / "checkpoint").rglob("*") if path.is_file()}
     with pytest.raises(UsageError, match=f"finish the query with rescale-bench {release}, or start it with a new"):
-        released.query(spark, kafka, name, released.input_of(release, name), "results", tmp_path)
+        released.query(spark, kafka, name, topic_factory(4), topic_factory(4), tmp_path)
     assert all(path.read_bytes() == raw for path, raw in before.items())
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from impls.durability import frame as frames
 from impls.durability.files import Files
-from impls.durability.frame import FOLDER, Frame, Segment, frame_name, frames_of, last_segment, merged
+from impls.durability.frame import FOLDER, Frame, Segment, frame_name, frames_of, merged
 from impls.errors import CorruptStateError, StateError
 
 
@@ -85,18 +85,6 @@ def test_a_full_disk_leaves_the_segment_as_it_was(files, monkeypatch):
         monkeypatch.setattr(frames, "_write", plain)
         segment.append(RAW[1])
     assert files.read(frame_name(3, 1)) == RAW[0] + RAW[1]
-
-
-def test_the_last_segment_is_the_newest_of_three_epochs(files):
-    assert last_segment(files, 1, 3) == []
-    for epoch, number in ((2, 5), (3, 0), (3, 1)):
-        with Segment(files, epoch, 1) as segment:
-            segment.append(frame(number, epoch=epoch).encode())
-    assert [(found.epoch, found.commit["of"]) for found in last_segment(files, 1, 3)] == [(3, 0), (3, 1)]
-    with Segment(files, 4, 1) as segment:
-        segment.append(frame(0, epoch=4).encode())
-    assert [found.epoch for found in last_segment(files, 1, 3)] == [4]
-    assert last_segment(files, 2, 3) == [], "another worker has none"
 
 
 def test_merged_frames_say_all_in_their_order():

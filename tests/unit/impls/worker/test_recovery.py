@@ -7,7 +7,10 @@ import shutil
 import numpy as np
 import pytest
 from durable import BINS, Workers
+from memory import RESULTS
 
+from impls.durability.files import Files
+from impls.durability.frame import frame_name
 from impls.errors import StateError
 from impls.operators import DenseCount, HashCount
 from impls.protocol.plan import Pull
@@ -227,6 +230,33 @@ def test_a_worker_that_two_attempts_died_in_is_rebuilt(workers):
     assert recovered(reports) == {1: "two attempts died in it"}
     workers.epoch()
     workers.check()
+
+
+@pytest.mark.parametrize("reads", range(1, 8))
+def test_a_frame_that_an_attempt_writes_while_another_one_rebuilds_is_there_or_not(workers, monkeypatch, reads):
+    """The rebuilt worker is behind the epoch or in front of it, and nothing in between, whichever file it has read."""
+    order, keys, owner = next_epoch(workers)
+    workers.run(order, 1, keys, owner)
+    name, read = frame_name(order.written.epoch, 1), Files.read
+    raw, seen = workers.files.read(name), []
+    workers.files.delete([name])
+    workers.lose(1)
+    RESULTS[workers.output.name].clear()  # the first attempt had sent nothing when it was overtaken
+
+    def slow(files, wanted):
+        if wanted.startswith("log/") and wanted.endswith("-00001"):
+            seen.append(wanted)
+            if len(seen) == reads:
+                workers.files.write(name, raw)
+        return read(files, wanted)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "read", slow)
+        workers.run(order, 1, keys, owner, attempt=1)
+    sent = {int.from_bytes(key, "big") for _, key, _ in workers.output.read()}
+    assert sent == set(keys[owner == 1].tolist())
+    again = workers.run(order, 1, keys, owner, attempt=2)
+    assert (again.repeated, again.records) == (True, int((owner == 1).sum()))
 
 
 @contextlib.contextmanager
