@@ -16,7 +16,7 @@ import numpy as np
 
 from impls import catalog
 from impls.controltopic.listener import Carrier, ControlLog
-from impls.controltopic.pending import Answer, control_id
+from impls.controltopic.pending import SendAnswer, control_id
 from impls.controltopic.topic import ControlTopic
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
@@ -158,7 +158,7 @@ class Query:
             at = (part, self.next[part])
             told = self.log.pending.read(self.topic[part][at[1]], at, self.driver.next_planned)
             self.answers += self.log.obey(told)
-            self.answers += [one for one in told if isinstance(one, Answer) and one.id]
+            self.answers += [one for one in told if isinstance(one, SendAnswer) and one.id]
             self.next[part] += 1
         self.log.obey(self.log.pending.passed(self.next))
 

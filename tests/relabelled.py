@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from harness.oracle.changes.check import Judged, check
-from harness.oracle.changes.columns import ENTRY, HEADER, Code, Listed, Plans, leaves_out
+from harness.oracle.changes.columns import ENTRY, HEADER, Listed, Plans, VersionEffect, leaves_out
 from harness.oracle.columns import BinOf, MovedBins, Ranges, Records, Waits
 
 KEYS, BINS, WORKERS, INPUTS, OUTPUTS = 24, 8, 2, 2, 3
 EPOCHS, PER_EPOCH, SWITCH = 8, 40, 4
 CODES = {
-    "function": [Code(), Code(label=2)],
-    "filter": [Code(), Code(sieve=True)],
-    "shape": [Code(), Code(shape=2)],
-    "there and back": [Code(), Code(shape=2), Code()],
+    "function": [VersionEffect(), VersionEffect(label=2)],
+    "filter": [VersionEffect(), VersionEffect(sieve=True)],
+    "shape": [VersionEffect(), VersionEffect(shape=2)],
+    "there and back": [VersionEffect(), VersionEffect(shape=2), VersionEffect()],
 }
 bin_of = BinOf(BINS, lambda keys: keys // (KEYS // BINS) % BINS)
 
@@ -58,7 +58,7 @@ class History:
         places = part.astype(np.int32), offset, worker.astype(np.int32)
         return Listed(*places, zeros, epoch, index, zeros, key, objects(values))
 
-    def with_codes(self, codes: list[Code]) -> "History":
+    def with_codes(self, codes: list[VersionEffect]) -> "History":
         return replace(self, plans=replace(self.plans, codes=codes))
 
 

@@ -40,7 +40,7 @@ class NativeResults(Placed):
 
 
 @dataclass(frozen=True)
-class Arrivals:
+class ArrivalsByKey:
     """Records in order of (key, epoch): `first` is where a key of `keys` begins, `total` how many it has."""
 
     scheduled_us: NDArray[np.int64]
@@ -65,16 +65,16 @@ def _epochs_of(records: Records, ranges: Ranges) -> NDArray[np.int64]:
     return epoch
 
 
-def arrivals_of(records: Records, ranges: Ranges) -> Arrivals:
+def arrivals_of(records: Records, ranges: Ranges) -> ArrivalsByKey:
     """Returns the input in order of key and epoch."""
     epoch = _epochs_of(records, ranges)
     order = np.lexsort((epoch, records.key))
     keys, first, total = np.unique(records.key[order], return_index=True, return_counts=True)
-    return Arrivals(records.scheduled_us[order], epoch[order], keys, first, total)
+    return ArrivalsByKey(records.scheduled_us[order], epoch[order], keys, first, total)
 
 
 def as_results(
-    arrivals: Arrivals, raw: NativeResults, *, preloaded: int, bin_of: BinOf, partitions: int
+    arrivals: ArrivalsByKey, raw: NativeResults, *, preloaded: int, bin_of: BinOf, partitions: int
 ) -> tuple[RawResults, int]:
     """Returns results in the form that the oracle checks, and the number of exact repeats left out.
 
@@ -112,7 +112,7 @@ def _first_partition(key: NDArray[np.int64], partition: NDArray[np.int32]) -> ND
     return home
 
 
-def _epoch_of_count(arrivals: Arrivals, key: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
+def _epoch_of_count(arrivals: ArrivalsByKey, key: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
     at = np.minimum(np.searchsorted(arrivals.keys, key), max(len(arrivals.keys) - 1, 0))
     known = (arrivals.keys[at] == key) & (count <= arrivals.total[at])
     epoch = np.full(len(key), int(arrivals.epoch.max(initial=0)) + 1, np.int64)
@@ -120,7 +120,7 @@ def _epoch_of_count(arrivals: Arrivals, key: NDArray[np.int64], count: NDArray[n
     return epoch
 
 
-def cell_lines(arrivals: Arrivals, results: NativeResults, *, preloaded: int) -> list[dict[str, object]]:
+def cell_lines(arrivals: ArrivalsByKey, results: NativeResults, *, preloaded: int) -> list[dict[str, object]]:
     """Returns the lines of cells.jsonl: each record's latency from its schedule to the result that counts it.
 
     A record without a result has no latency. The records of an epoch whose results came in the same millisecond share
@@ -147,7 +147,7 @@ def lines_of(
 
 
 def _done_us(
-    arrivals: Arrivals, key: NDArray[np.int64], count: NDArray[np.int64], appended_us: NDArray[np.int64]
+    arrivals: ArrivalsByKey, key: NDArray[np.int64], count: NDArray[np.int64], appended_us: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Returns for each arrival when the first result of its key that counts it was appended, -1 if there is none."""
     rank = np.arange(len(arrivals.epoch)) - np.repeat(arrivals.first, arrivals.total) + 1
@@ -199,11 +199,11 @@ def _bins(keys: NDArray[np.int64], bin_of: BinOf) -> pa.Table:
     return pa.table({"key": keys, "bin": bin_of(keys)})
 
 
-def arrivals_in_time(records: Records) -> Arrivals:
+def arrivals_in_time(records: Records) -> ArrivalsByKey:
     """Returns the input in order of key and schedule, all in one epoch."""
     order = np.lexsort((records.scheduled_us, records.key))
     keys, first, total = np.unique(records.key[order], return_index=True, return_counts=True)
-    return Arrivals(records.scheduled_us[order], np.zeros(len(order), np.int64), keys, first, total)
+    return ArrivalsByKey(records.scheduled_us[order], np.zeros(len(order), np.int64), keys, first, total)
 
 
 def check_native(run: CheckedRun, checkpoint: Path, *, preloaded: int, each: bool = False) -> dict[str, Any]:

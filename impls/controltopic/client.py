@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from impls.brokers import check_settings, quiet
 from impls.closing import Closing
-from impls.controltopic.pending import Answer
+from impls.controltopic.pending import SendAnswer
 from impls.controltopic.topic import ControlTopic, answers_of
 from impls.driver.arrivals import end_offsets
 from impls.driver.topicids import ids_of
@@ -125,7 +125,7 @@ class AnswerSender:
         self._under_way: set[str] = set()
         self._taken: list[str] = []
 
-    def send(self, answer: Answer) -> None:
+    def send(self, answer: SendAnswer) -> None:
         """Hands an answer to the client, unless it is under way."""
         if answer.id in self._under_way:
             return

@@ -11,7 +11,7 @@ from impls.brokers import reaching
 from impls.closing import close_all, end_all
 from impls.controltopic.client import AnswerSender, CommandReader
 from impls.controltopic.commands import Offsets, Waiting
-from impls.controltopic.pending import Answer, Instruction, Note, PendingCommands, command_id, control_id
+from impls.controltopic.pending import AppendEntry, Instruction, PendingCommands, SendAnswer, command_id, control_id
 from impls.controltopic.topic import ControlTopic, TimeFinder
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.control import Answerer
@@ -53,14 +53,14 @@ class ControlLog:
             self._rewrite()
             opened.pop_all()
 
-    def obey(self, instructions: Iterable[Instruction]) -> list[Answer]:
+    def obey(self, instructions: Iterable[Instruction]) -> list[SendAnswer]:
         """Makes notes durable, applies them to the pending commands, and returns the answers that are not kept there.
 
         Raises StateError when the journal cannot be written.
         """
         loose = []
         for instruction in instructions:
-            if isinstance(instruction, Note):
+            if isinstance(instruction, AppendEntry):
                 self._journal.append(instruction.entry)
                 self.pending.apply(instruction.entry)
             elif not instruction.id:
@@ -189,7 +189,7 @@ class ControlListener:
         self._times = TimeFinder(place, reaching(place, own, topic.options, topic.inputs or topic.bootstrap))
         self._reader, self._sender = CommandReader(topic), AnswerSender(topic)
         self._lock = threading.Lock()  # of log and pending commands
-        self._loose: list[Answer] = []
+        self._loose: list[SendAnswer] = []
         self._stopped = threading.Event()
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="control-topic", daemon=True)

@@ -28,14 +28,14 @@ _PREFIX = "control/"
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class AppendEntry:
     """An instruction: append the entry to the control journal, then `apply` it."""
 
     entry: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SendAnswer:
     """An instruction: send `value` to a topic; with `id`, until the broker has taken it, which `sent` says.
 
     The key is that of the command and the query, so that a topic with compaction keeps the last answer.
@@ -47,7 +47,7 @@ class Answer:
     id: str = ""
 
 
-Instruction = Note | Answer
+Instruction = AppendEntry | SendAnswer
 
 
 class PendingCommands:
@@ -144,7 +144,7 @@ class PendingCommands:
             return self._refuse_record(BadCommandError(sentence, command.id), at)
         told = {"outcome": "waiting"} if command.conditional else None
         told_now = [self._loose(command.id, command.answer, told)] if told else []
-        return [Note({"read": command.to_json(), "since": next_epoch}), *told_now]
+        return [AppendEntry({"read": command.to_json(), "since": next_epoch}), *told_now]
 
     def _conflict(self, command: ControlCommand, checksum: int) -> list[Instruction]:
         """Refuses a command that has the id of another one."""
@@ -161,21 +161,21 @@ class PendingCommands:
             return [self._loose(error.id, "", {"outcome": "refused", "error": str(error)})]
         fields = {"id": error.id, "checksum": 0, "sender": "", "do": "", "at": list(at), "topic": ""}
         done = {**fields, "outcome": "refused", "error": str(error)}
-        return [Note({"done": done}), self._answer_of(done)]
+        return [AppendEntry({"done": done}), self._answer_of(done)]
 
     def of_topic(self, id_: str) -> list[Instruction]:
         """Takes in the broker's id of the control topic, "" where it has not said it; a new one is read from its begin.
 
         Commands that were there before have the ids that they had, and are not carried out again.
         """
-        return [Note({"topic_id": id_})] if id_ not in {"", self.topic_id} else []
+        return [AppendEntry({"topic_id": id_})] if id_ not in {"", self.topic_id} else []
 
     def passed(self, positions: Mapping[int, int]) -> list[Instruction]:
         """Takes in that all records before these positions were read and what they gave is durable."""
         later = {part: max(at, self.positions.get(part, 0)) for part, at in positions.items()}
         if later.items() <= self.positions.items():
             return []
-        return [Note({"positions": {str(part): at for part, at in {**self.positions, **later}.items()}})]
+        return [AppendEntry({"positions": {str(part): at for part, at in {**self.positions, **later}.items()}})]
 
     def due(self) -> list[int]:
         """Returns the times, ascending, whose bounds are not known."""
@@ -231,13 +231,13 @@ class PendingCommands:
             done |= {"outcome": "refused", "error": error}
         else:
             done |= {"number": self._numbers + 1, "outcome": "carried out", "answer": answer}
-        return [Note({"done": done}), self._answer_of(done)]
+        return [AppendEntry({"done": done}), self._answer_of(done)]
 
     def sent(self, id_: str) -> list[Instruction]:
         """Takes in that the broker has taken a command's answer, or never will."""
-        return [Note({"sent": id_})] if id_ in self._unsent else []
+        return [AppendEntry({"sent": id_})] if id_ in self._unsent else []
 
-    def unsent(self) -> list[Answer]:
+    def unsent(self) -> list[SendAnswer]:
         """Returns the answers that the broker has not taken."""
         return [self._answer_of(self.done[id_]) for id_ in self._unsent]
 
@@ -248,13 +248,13 @@ class PendingCommands:
             "garbage": self.garbage,
         }  # fmt: skip
 
-    def _answer_of(self, done: Mapping[str, Any]) -> Answer:
+    def _answer_of(self, done: Mapping[str, Any]) -> SendAnswer:
         told = {name: done[name] for name in ("outcome", "epoch", "number", "answer", "error") if name in done}
         return replace(self._loose(done["id"], done["topic"], told), id=done["id"])
 
-    def _loose(self, id_: str, topic: str, told: Mapping[str, Any]) -> Answer:
+    def _loose(self, id_: str, topic: str, told: Mapping[str, Any]) -> SendAnswer:
         to = topic if topic in self._answers else self._answers[0]
-        return Answer(to, f"{id_}/{self.query}", {"id": id_, "query": self.query, **told})
+        return SendAnswer(to, f"{id_}/{self.query}", {"id": id_, "query": self.query, **told})
 
 
 def command_id(id_: str) -> str:
@@ -267,8 +267,8 @@ def control_id(id_: str) -> str | None:
     return id_.removeprefix(_PREFIX) if id_.startswith(_PREFIX) else None
 
 
-def _note_of(id_: str, offsets: Offsets) -> Note:
-    return Note(_bound_note(id_, offsets))
+def _note_of(id_: str, offsets: Offsets) -> AppendEntry:
+    return AppendEntry(_bound_note(id_, offsets))
 
 
 def _bound_note(id_: str, offsets: Offsets) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from simulated_query import SimulatedQuery, Topic
 
 from harness.suites.conformance import bounds
 from harness.suites.conformance.bounds import bound
-from harness.suites.conformance.cases import SCENARIOS, Case, Tour, all_cases, pairs, run_scenarios, tours
+from harness.suites.conformance.cases import SCENARIOS, ConformanceCase, Tour, all_cases, pairs, run_scenarios, tours
 from harness.suites.conformance.run import selected
 from impls import catalog
 from impls.errors import UsageError
@@ -24,7 +24,11 @@ AXES = ("mechanism", "operator", "scenario", "keys")
 def test_the_product_is_every_mechanism_with_everything():
     cases = all_cases()
     assert len(set(cases)) == len(cases) == len(catalog.names()) * 2 * len(SCENARIOS) * 2
-    toured = [Case(tour.mechanism, tour.operator, name, tour.keys) for tour in tours(cases) for name in tour.scenarios]
+    toured = [
+        ConformanceCase(tour.mechanism, tour.operator, name, tour.keys)
+        for tour in tours(cases)
+        for name in tour.scenarios
+    ]
     assert sorted(toured) == sorted(cases)
 
 

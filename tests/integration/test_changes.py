@@ -6,7 +6,7 @@ from rich.console import Console
 
 from harness.experiment.parameters import MICRO_BATCH, REAL_TIME
 from harness.setup.java import ensure_jars, use_java
-from harness.suites.changes.cases import LIVE, RESTART, Case, Setting
+from harness.suites.changes.cases import LIVE, RESTART, ChangeCase, Setting
 from harness.suites.changes.run import FAULTS, campaign
 from harness.suites.changes.suite import changes
 
@@ -36,7 +36,7 @@ def setting(mode):
     ],
 )
 def test_every_record_is_under_one_code(tmp_path, experiment, how, mode):
-    [entry] = changes([Case(experiment, how, setting(mode))], tmp_path, Console(quiet=True))
+    [entry] = changes([ChangeCase(experiment, how, setting(mode))], tmp_path, Console(quiet=True))
     assert (entry["verdict"], entry["reasons"], entry["outcome"]) == ("valid", [], "done")
     assert entry["oracle"]["crossed"] > 0
     assert entry["held_s"] > 0

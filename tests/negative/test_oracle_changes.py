@@ -7,7 +7,7 @@ import pytest
 import relabelled
 from relabelled import BINS, CODES, SWITCH, bin_of
 
-from harness.oracle.changes.columns import Code
+from harness.oracle.changes.columns import VersionEffect
 from harness.oracle.columns import OracleError
 
 
@@ -75,7 +75,7 @@ def test_a_record_that_a_filter_leaves_out_before_it_holds_is_lost(real_time):
 
 def test_a_record_that_passes_the_filter_is_wrong():
     history = relabelled.make(3, "filter")
-    found = history.with_codes([Code(sieve=True), Code(sieve=True)]).judged()
+    found = history.with_codes([VersionEffect(sieve=True), VersionEffect(sieve=True)]).judged()
     only(found, "wrong", "another code than that of its version")
 
 

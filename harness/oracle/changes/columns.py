@@ -16,7 +16,7 @@ ENTRY = np.dtype([("partition", "<u4"), ("offset", "<u8"), ("label", "<u1")])
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class VersionEffect:
     """What a version of the pipeline does to a record.
 
     Attributes:
@@ -30,7 +30,7 @@ class Code:
     sieve: bool = False
 
 
-def leaves_out(code: Code, offset: int) -> bool:
+def leaves_out(code: VersionEffect, offset: int) -> bool:
     """Returns whether a version's filter leaves out the record of an offset."""
     return code.sieve and offset % 2 == 1
 
@@ -55,7 +55,7 @@ class Plans:
             runs under the versions of the earlier one.
     """
 
-    codes: Sequence[Code]
+    codes: Sequence[VersionEffect]
     required: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)
     ids: Sequence[str] = ()
     real_time: bool = False

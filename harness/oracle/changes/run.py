@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from harness.files import read_json, read_lines
 from harness.oracle.changes.check import Boundaries, check
-from harness.oracle.changes.columns import Code, Listed, Plans
+from harness.oracle.changes.columns import Listed, Plans, VersionEffect
 from harness.oracle.read import key_column, number_columns, read_columns, read_ranges
 from harness.oracle.run import CheckedRun, Watch, read_facts, read_moves, read_waits
 from harness.oracle.verdict import Facts, judge
@@ -33,7 +33,7 @@ def _read_plans(folder: Path, bins: int, *, real_time: bool) -> Plans:
     generation that ran under each version from 1 on; an empty plan log stands for one that does not say.
     """
     told = read_json(folder / VERSIONS_FILE)
-    codes = [Code(**code) for code in told["codes"]]
+    codes = [VersionEffect(**code) for code in told["codes"]]
     generations = told.get("by_generation", [])
     required: dict[int, NDArray[np.int64]] = {}
     for line in read_lines(folder / "plan.jsonl"):

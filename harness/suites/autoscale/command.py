@@ -11,7 +11,7 @@ from harness.files import RESULTS, read_json, write_json, write_text
 from harness.options import ending
 from harness.report.terminal import table_lines, terminal, terminal_table
 from harness.suites.autoscale.rows import is_simulated, predicted, rows_of
-from harness.suites.autoscale.suite import FIXED, AutoscaleSuite, Cell, suite_from
+from harness.suites.autoscale.suite import FIXED, AutoscaleCase, AutoscaleSuite, suite_from
 from harness.suites.bench import measure_in_turn
 from harness.suites.scale.network import read_costs
 from impls.errors import UsageError
@@ -132,7 +132,7 @@ def _simulated(suite: AutoscaleSuite, workers: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _simulate(suite: AutoscaleSuite, cell: Cell, mechanism: str, costs: Any, scale: int) -> dict[str, Any]:
+def _simulate(suite: AutoscaleSuite, cell: AutoscaleCase, mechanism: str, costs: Any, scale: int) -> dict[str, Any]:
     row = {"load": cell.load.name, "policy": cell.policy, "mechanism": mechanism, "verdict": "predicted"}
     try:
         return {**row, "score": predicted(suite, cell, mechanism, costs, scale).score.to_json()}

@@ -11,7 +11,7 @@ from harness.experiment.parameters import MICRO_BATCH
 from harness.files import read_json, read_lines
 from harness.measure.cells import read_epochs
 from harness.measure.scores import Changed, Score, oscillations, rescales_of, right_after, steps_of, worker_seconds
-from harness.suites.autoscale.suite import AutoscaleSuite, Cell, needed_of
+from harness.suites.autoscale.suite import AutoscaleCase, AutoscaleSuite, needed_of
 from harness.suites.scale.autoscaled import AutoscaledSetting, Outcome, predict_autoscaled
 from harness.suites.scale.network import Costs
 from harness.suites.scale.scenario import at_scale
@@ -22,7 +22,7 @@ _SLICE_S = 0.25
 _ENTRY_BYTES = 8
 
 
-def rows_of(suite: AutoscaleSuite, cell: Cell, folder: Path, costs: Costs) -> list[dict[str, Any]]:
+def rows_of(suite: AutoscaleSuite, cell: AutoscaleCase, folder: Path, costs: Costs) -> list[dict[str, Any]]:
     """Returns a row per run of a cell's result; times in seconds since the load's begin."""
     rows = []
     for entry in read_json(folder / "result.json")["runs"]:
@@ -47,7 +47,7 @@ def rows_of(suite: AutoscaleSuite, cell: Cell, folder: Path, costs: Costs) -> li
 
 
 def _scored(
-    suite: AutoscaleSuite, cell: Cell, entry: Mapping[str, Any], run: Path
+    suite: AutoscaleSuite, cell: AutoscaleCase, entry: Mapping[str, Any], run: Path
 ) -> tuple[Score | None, list[Changed]]:
     """Returns the score of a run and its numbers of workers; no score of a run that did not end."""
     load = read_json(run / "load.json")
@@ -81,7 +81,7 @@ def _true_rate(events: Sequence[Mapping[str, Any]], since_us: float) -> float:
     return float(np.median(rates)) if rates else 0.0
 
 
-def _predicted(suite: AutoscaleSuite, cell: Cell, mechanism: str, costs: Costs) -> Outcome | None:
+def _predicted(suite: AutoscaleSuite, cell: AutoscaleCase, mechanism: str, costs: Costs) -> Outcome | None:
     """Returns the simulator's prediction of a run; None in real time, and where skew or an overload forbids one."""
     if suite.mode != MICRO_BATCH or not is_simulated(cell):
         return None
@@ -91,12 +91,12 @@ def _predicted(suite: AutoscaleSuite, cell: Cell, mechanism: str, costs: Costs) 
         return None
 
 
-def is_simulated(cell: Cell) -> bool:
+def is_simulated(cell: AutoscaleCase) -> bool:
     """Returns whether the simulator knows a cell's load: its keys are as good as uniform over the bins."""
     return cell.experiment.distribution == "uniform"
 
 
-def predicted(suite: AutoscaleSuite, cell: Cell, mechanism: str, costs: Costs, scale: int = 1) -> Outcome:
+def predicted(suite: AutoscaleSuite, cell: AutoscaleCase, mechanism: str, costs: Costs, scale: int = 1) -> Outcome:
     """Returns the simulator's prediction of a cell, for `scale` times as many workers, records and bins.
 
     Raises:

@@ -88,7 +88,7 @@ def _rate(schedule: Schedule, at_s: float) -> float:
 
 
 @dataclass(frozen=True)
-class Cell:
+class AutoscaleCase:
     """A load under a policy, or under a fixed number of workers: one experiment, a run of each mechanism in it."""
 
     load: LoadShape
@@ -130,16 +130,16 @@ class AutoscaleSuite(Described):
         known = load_shapes(self.duration)
         return [known[name] for name in self.load]
 
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[AutoscaleCase]:
         """Returns the experiments in the order they are made; raises UsageError for what cannot be run."""
         return [cell for load in self.loads() for cell in self._cells_of(load)]
 
-    def _cells_of(self, load: LoadShape) -> Iterator[Cell]:
+    def _cells_of(self, load: LoadShape) -> Iterator[AutoscaleCase]:
         begin = self.right(load, 0.0)
         for policy in self.policy:
-            yield Cell(load, policy, self._experiment(load, policy, begin))
+            yield AutoscaleCase(load, policy, self._experiment(load, policy, begin))
         for name, workers in zip(FIXED, (self.right(load), self.most), strict=True):
-            yield Cell(load, name, self._fixed(load, name, workers))
+            yield AutoscaleCase(load, name, self._fixed(load, name, workers))
 
     def right(self, load: LoadShape, at_s: float | None = None) -> int:
         """Returns how many workers a load needs at a time, or at its highest rate."""

@@ -13,7 +13,7 @@ from typing import Any
 from harness.experiment.description import Experiment, Run
 from harness.experiment.parameters import REAL_TIME
 from harness.files import read_json
-from harness.oracle.changes.columns import Code
+from harness.oracle.changes.columns import VersionEffect
 
 LIVE, RESTART, APPLICATION = "live", "stop-and-restart", "new-application"
 EAGER, LAZY = "eager", "lazy"
@@ -25,10 +25,10 @@ EXPERIMENTS: dict[str, tuple[str, ...]] = {
     "change-shape": (EAGER, LAZY, EAGER + _KILLED, LAZY + _KILLED),
 }
 _AFTER = {  # the code there is when an experiment is over
-    "rebalance": Code(),
-    "insert-filter": Code(sieve=True),
-    "replace-function": Code(label=2),
-    "change-shape": Code(shape=2),
+    "rebalance": VersionEffect(),
+    "insert-filter": VersionEffect(sieve=True),
+    "replace-function": VersionEffect(label=2),
+    "change-shape": VersionEffect(shape=2),
 }
 _PARTITIONS, _RESULT_PARTITIONS = 2, 4
 _BATCH = "5 minutes"
@@ -63,7 +63,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Case:
+class ChangeCase:
     """One experiment carried out in one way."""
 
     experiment: str
@@ -76,7 +76,7 @@ class Case:
         return f"{self.experiment}-{self.how}".replace(" ", "-")
 
     @property
-    def code(self) -> Code:
+    def code(self) -> VersionEffect:
         """What the pipeline does when the change holds."""
         return _AFTER[self.experiment]
 
@@ -126,20 +126,20 @@ class Case:
         return asdict(self)
 
     @classmethod
-    def read(cls, folder: Path) -> "Case":
+    def read(cls, folder: Path) -> "ChangeCase":
         """Reads case.json of a case's folder."""
         data = read_json(folder / "case.json")
         return cls(data["experiment"], data["how"], Setting(**data["setting"]))
 
 
-def cases_of(setting: Setting, experiments: Sequence[str] = (), *, quick: bool = False) -> list[Case]:
+def cases_of(setting: Setting, experiments: Sequence[str] = (), *, quick: bool = False) -> list[ChangeCase]:
     """Returns the cases of experiments, by default of all.
 
     `quick` leaves out new applications, and two of the four changes of the shape.
     """
     left_out = {APPLICATION, EAGER, LAZY + _KILLED} if quick else set()
     return [
-        Case(name, how, setting)
+        ChangeCase(name, how, setting)
         for name, ways in EXPERIMENTS.items()
         for how in ways
         if (not experiments or name in experiments) and how not in left_out

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from harness.experiment.description import Run
 from harness.files import read_json, write_json
-from harness.oracle.changes.columns import ENTRY, HEADER, Code
+from harness.oracle.changes.columns import ENTRY, HEADER, VersionEffect
 from harness.run.pipeline import read_records, start_query
 from harness.run.recorder import Recorder
 from harness.suites.faults.query import await_query, end, main
@@ -149,21 +149,21 @@ def _total(both: tuple[int, int]) -> int:
     return both[0]
 
 
-def _map_of(code: Code) -> Step:
+def _map_of(code: VersionEffect) -> Step:
     return Map(_MAP, _label_1 if code.label == 1 else _label_2, ("label",))
 
 
-def _operator_of(code: Code, keys: int) -> Operator:
+def _operator_of(code: VersionEffect, keys: int) -> Operator:
     return Tally(keys) if code.shape == 1 else TallySince(keys)
 
 
-def version_0(code: Code, keys: int) -> Operator:
+def version_0(code: VersionEffect, keys: int) -> Operator:
     """Returns the pipeline of a query that starts with a version's code, its state created for all keys."""
     sieve = [Filter(_FILTER, _even, ("number",))] if code.sieve else []
     return pipeline_of([*sieve, _map_of(code)], _operator_of(code, keys))
 
 
-def request_for(offers: Offers, old: Code, new: Code, keys: int, **how: Any) -> dict[str, Any]:
+def request_for(offers: Offers, old: VersionEffect, new: VersionEffect, keys: int, **how: Any) -> dict[str, Any]:
     """Returns the request of the control channel that makes one version of another; they differ in one respect.
 
     Args:
@@ -188,16 +188,16 @@ def request_for(offers: Offers, old: Code, new: Code, keys: int, **how: Any) -> 
 _PIPELINE = "pipeline.json"
 
 
-def write_pipeline(folder: Path, code: Code) -> None:
+def write_pipeline(folder: Path, code: VersionEffect) -> None:
     """Names the code that a query runs at its next start."""
     write_json(folder / _PIPELINE, asdict(code))
 
 
-def _read_pipeline(folder: Path) -> Code:
-    return Code(**read_json(folder / _PIPELINE))
+def _read_pipeline(folder: Path) -> VersionEffect:
+    return VersionEffect(**read_json(folder / _PIPELINE))
 
 
-def _start(spark: SparkSession, run: Run, folder: Path, code: Code, recorder: Recorder) -> StreamHandle:
+def _start(spark: SparkSession, run: Run, folder: Path, code: VersionEffect, recorder: Recorder) -> StreamHandle:
     """Starts the query with a version's code, or continues it."""
     experiment, bootstrap = run.experiment, str(run.experiment.bootstrap)
     frame = read_records(spark, bootstrap, "in").withColumns({"label": F.lit(0).cast("int"), "number": F.col("offset")})
@@ -209,7 +209,7 @@ def _start(spark: SparkSession, run: Run, folder: Path, code: Code, recorder: Re
 
 def _serve(spark: SparkSession, run: Run, folder: Path, recorder: Recorder, orphaned: threading.Event) -> None:
     """Runs the query until it is stopped for good."""
-    code: Code | None = None
+    code: VersionEffect | None = None
     while code != _read_pipeline(folder) and not orphaned.is_set():
         code = _read_pipeline(folder)
         query = _start(spark, run, folder, code, recorder)

@@ -17,10 +17,10 @@ from harness.measure.cpu import machine, taken
 from harness.measure.hdr import summary_ms
 from harness.measure.migrations import Migration
 from harness.measure.windows import TAGS, overlaps, peak_of, tag_records, timeline
-from harness.oracle.changes.columns import Code
+from harness.oracle.changes.columns import VersionEffect
 from harness.oracle.verdict import doubted
 from harness.results.entry import RunFiles, load_met
-from harness.suites.changes.cases import APPLICATION, Case, Setting
+from harness.suites.changes.cases import APPLICATION, ChangeCase, Setting
 from harness.suites.changes.site import ChangeSite
 from harness.suites.faults.site import StuckError
 from harness.suites.perf.moving import excess_ms
@@ -84,7 +84,7 @@ _FIRE_DEADLINE_S = 60.0
 _FAULT = "worker"
 
 
-def run_case(case: Case, folder: Path) -> dict[str, Any]:
+def run_case(case: ChangeCase, folder: Path) -> dict[str, Any]:
     """Runs a case in a new folder, writes its entry there and returns it; what cannot be finished is unknown."""
     folder.mkdir(parents=True)
     write_json(folder / "case.json", case.to_json())
@@ -108,7 +108,7 @@ def forget_heavy(folder: Path) -> None:
         shutil.rmtree(folder / heavy, ignore_errors=True)
 
 
-def _entry(case: Case, folder: Path, outcome: str, answer: dict[str, Any], why: str) -> dict[str, Any]:
+def _entry(case: ChangeCase, folder: Path, outcome: str, answer: dict[str, Any], why: str) -> dict[str, Any]:
     verdict, reasons = answer.get("verdict", "unknown"), list(answer.get("reasons", []))
     reasons += [f"The case was cut off: {why}."] if why else []
     figures = measured(folder) if (folder / "load.json").exists() and (folder / "requests.jsonl").exists() else {}
@@ -122,7 +122,7 @@ def _entry(case: Case, folder: Path, outcome: str, answer: dict[str, Any], why: 
     return {**own, "verdict": verdict, "reasons": reasons, **figures, "oracle": oracle}
 
 
-def _follow(case: Case, site: ChangeSite) -> str:
+def _follow(case: ChangeCase, site: ChangeSite) -> str:
     """Runs load and change, and returns what became of it when everything is applied and the query has ended."""
     setting = case.setting
     site.start()
@@ -135,7 +135,7 @@ def _follow(case: Case, site: ChangeSite) -> str:
     return outcome
 
 
-def _change(case: Case, site: ChangeSite) -> str:
+def _change(case: ChangeCase, site: ChangeSite) -> str:
     """Makes the case's change and returns "done", or "refused" and why."""
     if case.experiment == "rebalance":
         site.migration(rescale=False)
@@ -169,7 +169,7 @@ class ChangeFault:
     """A process that is killed while the pipeline changes.
 
     Attributes:
-        what: the part of `Code` that changes: sieve, label or shape.
+        what: the part of `VersionEffect` that changes: sieve, label or shape.
         victim, point: process role and fault point, see `impls.faults`.
     """
 
@@ -207,7 +207,7 @@ def faults_of(number: int) -> list[ChangeFault]:
     return list(islice(cycle(FAULTS), number))
 
 
-def turned(code: Code, what: str) -> Code:
+def turned(code: VersionEffect, what: str) -> VersionEffect:
     """Returns the code with one part of it turned: the filter put in or out, the other function, the other shape."""
     if what == "sieve":
         return replace(code, sieve=not code.sieve)
@@ -222,7 +222,7 @@ def campaign(
     `tell` gets what became of each as soon as that is known.
     """
     folder.mkdir(parents=True)
-    case = Case("faults", f"{len(faults)} killed", setting)
+    case = ChangeCase("faults", f"{len(faults)} killed", setting)
     write_json(folder / "case.json", case.to_json())
     lines: list[dict[str, Any]] = []
     answer: dict[str, Any] = {"verdict": "unknown", "reasons": []}

@@ -12,11 +12,11 @@ from harness.experiment.schedules import megaphone_pattern
 from harness.files import JsonLines, read_lines, write_json
 from harness.lab.processes import jvm_of
 from harness.measure.memory import MemorySampler
-from harness.oracle.changes.columns import Code
+from harness.oracle.changes.columns import VersionEffect
 from harness.oracle.changes.run import VERSIONS_FILE, check_changes
 from harness.oracle.columns import hash_bins
 from harness.oracle.run import CheckedRun
-from harness.suites.changes.cases import Case
+from harness.suites.changes.cases import ChangeCase
 from harness.suites.changes.query import request_for, write_pipeline
 from harness.suites.faults.site import Site
 from impls.driver.codes import Offers
@@ -39,15 +39,15 @@ class ChangeSite(Site):
     start_deadline_s = 180.0  # a million keys are created first
     module = "harness.suites.changes.query"
 
-    def __init__(self, case: Case, folder: Path):
+    def __init__(self, case: ChangeCase, folder: Path):
         super().__init__(folder, case.mechanism, seed=case.setting.seed, durability="process", mode=case.setting.mode)
         self._case = case
-        self._codes, self._ids, self._held, self._generations = [Code()], list[str](), list[str](), list[int]()
-        write_pipeline(folder, Code())
+        self._codes, self._ids, self._held, self._generations = [VersionEffect()], list[str](), list[str](), list[int]()
+        write_pipeline(folder, VersionEffect())
         self._requests = JsonLines(folder / _REQUESTS)
 
     @property
-    def code(self) -> Code:
+    def code(self) -> VersionEffect:
         """What the pipeline does, or will do when the changes under way hold."""
         return self._codes[-1]
 
@@ -82,7 +82,7 @@ class ChangeSite(Site):
         """Notes what was asked for, and when."""
         self._requests.write({"at_us": at_us, "label": label, "id": id_, **more})
 
-    def request(self, new: Code, **how: Any) -> str:
+    def request(self, new: VersionEffect, **how: Any) -> str:
         """Asks for a change of the pipeline and returns its id when it is durable, whoever died meanwhile.
 
         Raises StuckError when it is not in a minute.
@@ -125,7 +125,7 @@ class ChangeSite(Site):
         """Waits until no bin is on its way; raises StuckError when one still is in three minutes."""
         self.await_true(self.settled, "the migration to complete", _HELD_DEADLINE_S)
 
-    def restart(self, new: Code, *, application: bool) -> str:
+    def restart(self, new: VersionEffect, *, application: bool) -> str:
         """Stops the query, starts it with other code, and returns when an epoch has run with that.
 
         With `application` its process ends, and another one begins. Raises StuckError when no epoch has run in three

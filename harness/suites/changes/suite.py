@@ -30,7 +30,7 @@ from harness.report.terminal import terminal, terminal_table
 from harness.results.machine import describe_machine
 from harness.results.place import Described, result_folder
 from harness.setup.java import ensure_jars, use_java
-from harness.suites.changes.cases import APPLICATION, EXPERIMENTS, LIVE, RESTART, Case, Setting, cases_of
+from harness.suites.changes.cases import APPLICATION, EXPERIMENTS, LIVE, RESTART, ChangeCase, Setting, cases_of
 from harness.suites.changes.run import ENTRY_FILE, campaign, faults_of, forget_heavy, run_case
 from harness.suites.options import CHANGES_QUICK
 from harness.suites.perf.part import Check
@@ -61,7 +61,7 @@ class _Suite(Described):
     faults: int = 0
 
     @property
-    def cases(self) -> list[Case]:
+    def cases(self) -> list[ChangeCase]:
         """The cases that are measured, none where faults are inflicted."""
         return [] if self.faults else cases_of(self.setting, self.experiments, quick=self.quick)
 
@@ -90,7 +90,7 @@ def suite_from(options: Mapping[str, Any]) -> _Suite:
     return _Suite(setting, experiments, bool(options.get("quick")), faults)
 
 
-def changes(cases: Sequence[Case], folder: Path, console: Console) -> list[dict[str, Any]]:
+def changes(cases: Sequence[ChangeCase], folder: Path, console: Console) -> list[dict[str, Any]]:
     """Runs the cases that are not in the folder yet, with a line for each as it ends, and returns all entries."""
     entries = []
     for number, case in enumerate(cases, 1):

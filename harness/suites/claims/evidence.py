@@ -10,7 +10,7 @@ from typing import Any
 from harness.files import read_json
 from harness.suites import nexmark
 from harness.suites.perf import suite as perf
-from harness.suites.perf.intervals import Interval, interval
+from harness.suites.perf.intervals import ConfidenceInterval, interval
 from impls.errors import UsageError
 from plots.data import StoredExperiment, StoredRun, load
 from plots.metrics import by_name, show
@@ -99,11 +99,11 @@ class Evidence:
             raise NotKnown(f"a run of {mechanism} has no {of.label}")
         return known
 
-    def interval(self, metric: str, mechanism: str, cell: Mapping[str, Any]) -> Interval:
+    def interval(self, metric: str, mechanism: str, cell: Mapping[str, Any]) -> ConfidenceInterval:
         """Returns a metric's median over rounds with its interval; raises as `values` does."""
         return interval([*self.values(metric, mechanism, cell).values()])
 
-    def ratio(self, metric: str, over: str, under: str, cell: Mapping[str, Any]) -> Interval:
+    def ratio(self, metric: str, over: str, under: str, cell: Mapping[str, Any]) -> ConfidenceInterval:
         """Returns one mechanism's metric over another's of the same round: the median over rounds with its interval.
 
         Raises:
@@ -117,14 +117,14 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Answer:
+class PredicateResult:
     """Whether a predicate holds, and the figures that say so."""
 
     holds: bool
     figures: str
 
 
-Predicate = Callable[..., Answer]
+Predicate = Callable[..., PredicateResult]
 
 
 def shown(metric: str, value: float) -> str:
@@ -132,13 +132,13 @@ def shown(metric: str, value: float) -> str:
     return show(value, by_name(metric).unit)
 
 
-def ratio_shown(ratio: Interval) -> str:
+def ratio_shown(ratio: ConfidenceInterval) -> str:
     """Returns a ratio with its interval, where it has one."""
     spread = f" ({ratio.low:.2f} to {ratio.high:.2f})" if ratio.low < ratio.high else ""
     return f"{ratio.median:.2f}{spread}"
 
 
-def joined(parts: Iterable[tuple[bool, str]], *, some: bool = False) -> Answer:
+def joined(parts: Iterable[tuple[bool, str]], *, some: bool = False) -> PredicateResult:
     """Joins single findings: all must hold, or with `some` one; those that do not come first.
 
     Raises:
@@ -148,28 +148,28 @@ def joined(parts: Iterable[tuple[bool, str]], *, some: bool = False) -> Answer:
     if not findings:
         raise NotKnown("there is nothing to look at")
     holds = (any if some else all)(ok for ok, _ in findings)
-    return Answer(holds, "; ".join(text for _, text in sorted(findings, key=lambda one: one[0] != some)))
+    return PredicateResult(holds, "; ".join(text for _, text in sorted(findings, key=lambda one: one[0] != some)))
 
 
-def queries_valid(evidence: Evidence, *, queries: int) -> Answer:
+def queries_valid(evidence: Evidence, *, queries: int) -> PredicateResult:
     """Every run of every one of `queries` queries is valid; an invalid one fails, any other leaves it unknown."""
     rows = nexmark.read_rows(evidence.place)
     there = {row["query"] for row in rows}
     named = [f"{row['query']} {row['mechanism']} is {row['verdict']}" for row in rows if not _valid(row)]
     if any(row["verdict"].startswith("invalid") for row in rows):
-        return Answer(False, "; ".join(named))
+        return PredicateResult(False, "; ".join(named))
     if named or len(there) < queries:
         raise NotKnown("; ".join([*named, f"{len(there)} of {queries} queries were run"]))
     faults = sum("@" in row["mechanism"] for row in rows)
     hit = f", {faults} of them with a fault" if faults else ""
-    return Answer(True, f"{len(rows)} runs of {len(there)} queries{hit}, all valid")
+    return PredicateResult(True, f"{len(rows)} runs of {len(there)} queries{hit}, all valid")
 
 
 def _valid(row: dict[str, Any]) -> bool:
     return str(row["verdict"]).startswith("valid")
 
 
-def bounds_kept(evidence: Evidence, *, part: str, tolerance: float = 0.0) -> Answer:
+def bounds_kept(evidence: Evidence, *, part: str, tolerance: float = 0.0) -> PredicateResult:
     """Every figure of a part of `./inv perf` keeps the bound that the part states."""
     found = read_json(evidence.place / perf.RESULT_FILE).get("parts", {}).get(part)
     if found is None:

@@ -12,17 +12,17 @@ from typing import Any
 from harness.files import read_json
 from harness.suites.claims.courses import flat, gap_widens, rises
 from harness.suites.claims.evidence import (
-    Answer,
     Evidence,
     NotKnown,
     Predicate,
+    PredicateResult,
     bounds_kept,
     joined,
     queries_valid,
     ratio_shown,
     shown,
 )
-from harness.suites.perf.intervals import Interval, interval
+from harness.suites.perf.intervals import ConfidenceInterval, interval
 from harness.suites.regress.decide import NOT_SHOWN
 from impls.placement import goal, initial
 from impls.placement.movement import moved_against_minimum
@@ -30,17 +30,17 @@ from plots.data import StoredRun
 from plots.metrics import at, by_name
 
 
-def _all_valid(evidence: Evidence) -> Answer:
+def _all_valid(evidence: Evidence) -> PredicateResult:
     """Every run of every mechanism is valid; an invalid one fails, any other leaves it unknown."""
     runs, experiment = evidence.experiment.runs, evidence.experiment
     missing = set(experiment.mechanisms()) - {run.mechanism for run in runs}
     bad = [run for run in runs if run.verdict == "invalid"]
     if bad:
-        return Answer(False, ", ".join(f"{run.label} is invalid: {_first_reason(run)}" for run in bad))
+        return PredicateResult(False, ", ".join(f"{run.label} is invalid: {_first_reason(run)}" for run in bad))
     unknown = [f"{run.label}: {_first_reason(run)}" for run in runs if run.verdict != "valid"]
     if missing or unknown or not runs:
         raise NotKnown("; ".join([*(f"no run of {name}" for name in sorted(missing)), *unknown]) or "there is no run")
-    return Answer(True, f"{len(runs)} runs of {len(experiment.mechanisms())} mechanisms, all valid")
+    return PredicateResult(True, f"{len(runs)} runs of {len(experiment.mechanisms())} mechanisms, all valid")
 
 
 def _first_reason(run: StoredRun) -> str:
@@ -50,13 +50,13 @@ def _first_reason(run: StoredRun) -> str:
 def _below(
     evidence: Evidence, *, metric: str, mechanisms: Sequence[str], than: Sequence[str], limit: float = 1.0,
     some: bool = False, tolerance: float = 0.0,
-) -> Answer:  # fmt: skip
+) -> PredicateResult:  # fmt: skip
     """Each mechanism's metric is below `limit` times that of each of `than`, in every cell; `some`: that of one is.
 
     What counts is the upper end of the ratios' interval.
     """
 
-    def each(mechanism: str, cell: Mapping[str, Any]) -> Answer:
+    def each(mechanism: str, cell: Mapping[str, Any]) -> PredicateResult:
         return joined(_pair(evidence, metric, (mechanism, other), cell, limit * (1 + tolerance)) for other in than)
 
     found = [each(mechanism, cell) for mechanism in mechanisms for cell in evidence.cells()]
@@ -75,7 +75,7 @@ def _pair(
 def _at_most(
     evidence: Evidence, *, metric: str, mechanisms: Sequence[str], limit: float, some: bool = False,
     tolerance: float = 0.0,
-) -> Answer:  # fmt: skip
+) -> PredicateResult:  # fmt: skip
     """Each mechanism's metric is at most `limit` over the rounds, in every cell; `some`: of one mechanism."""
     parts = _intervals(evidence, metric, mechanisms)
     return joined(((found.high <= limit * (1 + tolerance), text) for found, text in parts), some=some)
@@ -83,13 +83,13 @@ def _at_most(
 
 def _at_least(
     evidence: Evidence, *, metric: str, mechanisms: Sequence[str], limit: float, tolerance: float = 0.0
-) -> Answer:
+) -> PredicateResult:
     """Each mechanism's metric is at least `limit` over the rounds, in every cell."""
     parts = _intervals(evidence, metric, mechanisms)
     return joined((found.low >= limit * (1 - tolerance), text) for found, text in parts)
 
 
-def _intervals(evidence: Evidence, metric: str, mechanisms: Sequence[str]) -> list[tuple[Interval, str]]:
+def _intervals(evidence: Evidence, metric: str, mechanisms: Sequence[str]) -> list[tuple[ConfidenceInterval, str]]:
     """Returns (median over rounds with its interval, both in words) of each mechanism in each cell."""
     parts = []
     for mechanism in mechanisms:
@@ -102,7 +102,7 @@ def _intervals(evidence: Evidence, metric: str, mechanisms: Sequence[str]) -> li
 
 def _stays_level(
     evidence: Evidence, *, mechanism: str, columns: Sequence[str], limit: float, tolerance: float = 0.0
-) -> Answer:
+) -> PredicateResult:
     """The median over a run's last third of a column of its epoch log is at most `limit` times that over its first.
 
     A phase is a column too, in milliseconds; `total` is the whole epoch.
@@ -129,16 +129,16 @@ def _column(row: Mapping[str, Any], name: str) -> float:
     return float(value)
 
 
-def _moves_nothing(evidence: Evidence, *, mechanism: str) -> Answer:
+def _moves_nothing(evidence: Evidence, *, mechanism: str) -> PredicateResult:
     """The mechanism changes the owner of bins and pulls no byte of state."""
     bins, size = (evidence.values(metric, mechanism, {}).values() for metric in ("moved_bins", "moved_bytes"))
     text = f"{min(bins):,.0f} bins changed their worker, {shown('moved_bytes', max(size))} moved"
-    return Answer(min(bins) > 0 and max(size) == 0, text)
+    return PredicateResult(min(bins) > 0 and max(size) == 0, text)
 
 
 def _settles_sooner(
     evidence: Evidence, *, mechanisms: Sequence[str], than: str, factor: float, tolerance: float = 0.0
-) -> Answer:
+) -> PredicateResult:
     """One of the mechanisms is back to steady latency at least `factor` times sooner than another.
 
     A mechanism that was not back before its load ended has not settled; the other one then took at least that long. The
@@ -156,7 +156,7 @@ def _settles_sooner(
             holds = own.high * factor <= limit * (1 + tolerance) and limit > 0
             parts.append((holds, f"{mechanism} {ratio_shown(own)} s"))
     found_ = joined(parts, some=True)
-    return Answer(found_.holds, f"{found_.figures}; {than} {words}")
+    return PredicateResult(found_.holds, f"{found_.figures}; {than} {words}")
 
 
 def _least_s(evidence: Evidence, mechanism: str) -> tuple[float, str]:
@@ -181,7 +181,7 @@ def _least_s(evidence: Evidence, mechanism: str) -> tuple[float, str]:
 def _contiguous_moves(
     _evidence: Evidence, *, workers: int, workers_goal: int, bins: int, moved: int, factor: float,
     tolerance: float = 0.0,
-) -> Answer:  # fmt: skip
+) -> PredicateResult:  # fmt: skip
     """Contiguous ranges move `moved` bins for a rescale, at least `factor` times the least that would do."""
     before = initial(bins, workers)
     moves = moved_against_minimum(before, goal("contiguous", before, workers_goal))
@@ -192,10 +192,12 @@ def _contiguous_moves(
         f"many bins per worker is {moves.bins_minimum}, {ratio:.1f}x less; minimal_move, which also chooses "
         f"who gets the larger shares, moves {fewest}"
     )
-    return Answer(moves.bins == moved and ratio >= factor * (1 - tolerance), text)
+    return PredicateResult(moves.bins == moved and ratio >= factor * (1 - tolerance), text)
 
 
-def _cost_at_most(evidence: Evidence, *, pair: str, measure: str, limit: float, tolerance: float = 0.0) -> Answer:
+def _cost_at_most(
+    evidence: Evidence, *, pair: str, measure: str, limit: float, tolerance: float = 0.0
+) -> PredicateResult:
     """A ratio of `./inv durability-cost` is at most `limit` over the rounds."""
     if evidence.said.get("exit_code") != 0 or evidence.folder is None:
         raise NotKnown(f"the command ended with exit code {evidence.said.get('exit_code')}")
@@ -204,12 +206,12 @@ def _cost_at_most(evidence: Evidence, *, pair: str, measure: str, limit: float, 
         raise NotKnown(f"durability.json has no {measure} of {pair}")
     found = interval(values)
     text = f"{pair}, {measure}: {found.median:.3f} ({found.low:.3f} to {found.high:.3f}, {len(values)} rounds)"
-    return Answer(found.high <= limit * (1 + tolerance), text)
+    return PredicateResult(found.high <= limit * (1 + tolerance), text)
 
 
 def _recovered_within(
     evidence: Evidence, *, workload: str, keys: int, limit_s: float, tolerance: float = 0.0
-) -> Answer:
+) -> PredicateResult:
     """The recovery of a worker of `keys` keys takes less than `limit_s` seconds over the rounds."""
     points = [line for line in evidence.json_lines() if (line["workload"], line["keys"]) == (workload, keys)]
     times = [float(point["recovery_s"]) for point in points]
@@ -217,18 +219,20 @@ def _recovered_within(
         raise NotKnown(f"there is no point of {keys:,} {workload} keys")
     found = interval(times)
     text = f"{keys:,} {workload} keys: {found.median:.2f} s ({found.low:.2f} to {found.high:.2f}, {len(times)} rounds)"
-    return Answer(found.high < limit_s * (1 + tolerance), text)
+    return PredicateResult(found.high < limit_s * (1 + tolerance), text)
 
 
-def _in_time(evidence: Evidence, *, minutes: float, tolerance: float = 0.0) -> Answer:
+def _in_time(evidence: Evidence, *, minutes: float, tolerance: float = 0.0) -> PredicateResult:
     """The command ended without a failure within twice the time that the documents state, `minutes`."""
     if evidence.said.get("exit_code") != 0:
         raise NotKnown(f"the command ended with exit code {evidence.said.get('exit_code')}")
     taken = float(evidence.said["seconds"]) / 60
-    return Answer(taken <= 2 * minutes * (1 + tolerance), f"{taken:.1f} min where the documents state {minutes:g}")
+    return PredicateResult(
+        taken <= 2 * minutes * (1 + tolerance), f"{taken:.1f} min where the documents state {minutes:g}"
+    )
 
 
-def _not_slower(evidence: Evidence) -> Answer:
+def _not_slower(evidence: Evidence) -> PredicateResult:
     """`./inv regress` has compared the code with its base, and shown of each measure that it is not slower.
 
     Where noise leaves that open of one, it is not known.
@@ -240,19 +244,19 @@ def _not_slower(evidence: Evidence) -> Answer:
     slower = [line.strip("| ").partition(" |")[0] for line in lines if "slower, confirmed" in line]
     if code == 0 and (open_ := [line.strip("| ").partition(" |")[0] for line in lines if f"| {NOT_SHOWN} |" in line]):
         raise NotKnown(f"the runs differ too much to tell of {', '.join(open_)}")
-    return Answer(code == 0, ", ".join([verdict, *slower]))
+    return PredicateResult(code == 0, ", ".join([verdict, *slower]))
 
 
-def _no_violation(evidence: Evidence, *, seeds: int) -> Answer:
+def _no_violation(evidence: Evidence, *, seeds: int) -> PredicateResult:
     """The simulator went through `seeds` seeds without a violation."""
     lines = evidence.said.get("lines") or []
     if evidence.said.get("exit_code") != 0:
         found = next((line for line in lines if line.startswith("Again:")), None)
         if found is None:
             raise NotKnown(f"the simulator ended with exit code {evidence.said.get('exit_code')}")
-        return Answer(False, found)
+        return PredicateResult(False, found)
     told = next((line for line in lines if " 0 violations " in line), "")
-    return Answer(told.startswith(f"{seeds} seeds,"), told or "the simulator said nothing")
+    return PredicateResult(told.startswith(f"{seeds} seeds,"), told or "the simulator said nothing")
 
 
 PREDICATES: dict[str, Predicate] = {

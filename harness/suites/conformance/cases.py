@@ -78,7 +78,7 @@ def commands_of(scenario: str) -> int:
 
 
 @dataclass(frozen=True, order=True)
-class Case:
+class ConformanceCase:
     """One cell of the product."""
 
     mechanism: str
@@ -105,9 +105,9 @@ class Tour:
         return 2 if "grow" in self.scenarios else 4
 
 
-def all_cases() -> list[Case]:
+def all_cases() -> list[ConformanceCase]:
     """Returns the full product, over every mechanism that the catalog finds."""
-    return [Case(*cell) for cell in product(catalog.names(), OPERATORS, SCENARIOS, KEYS)]
+    return [ConformanceCase(*cell) for cell in product(catalog.names(), OPERATORS, SCENARIOS, KEYS)]
 
 
 def options_for(mechanism: str, redis: str = "") -> dict[str, Any]:
@@ -115,17 +115,17 @@ def options_for(mechanism: str, redis: str = "") -> dict[str, Any]:
     return catalog.known(mechanism, _KNOBS | {"redis": redis})
 
 
-def pairs(cases: Sequence[Case]) -> list[Case]:
+def pairs(cases: Sequence[ConformanceCase]) -> list[ConformanceCase]:
     """Returns some of the cases in which every two values of two axes that are together in a case are so again.
 
     Greedy: each time the case with most new pairs; among equals one whose query is there already, and of these one
     whose query has the fewest cases, then the first.
     """
     left = {pair for case in cases for pair in _pairs_of(case)}
-    chosen: list[Case] = []
+    chosen: list[ConformanceCase] = []
     queries: Counter[tuple[str, str, str]] = Counter()
 
-    def worth(case: Case) -> tuple[int, bool, int]:
+    def worth(case: ConformanceCase) -> tuple[int, bool, int]:
         there = queries[_query_of(case)]
         return len(left & _pairs_of(case)), there > 0, -there
 
@@ -136,7 +136,7 @@ def pairs(cases: Sequence[Case]) -> list[Case]:
     return chosen
 
 
-def tours(cases: Iterable[Case]) -> list[Tour]:
+def tours(cases: Iterable[ConformanceCase]) -> list[Tour]:
     """Returns the tours that run the cases, sorted: one for each mechanism, operator and keys among them."""
     scenarios: dict[tuple[str, str, str], set[str]] = {}
     for case in cases:
@@ -144,11 +144,11 @@ def tours(cases: Iterable[Case]) -> list[Tour]:
     return sorted(Tour(*query, tuple(s for s in SCENARIOS if s in found)) for query, found in scenarios.items())
 
 
-def _query_of(case: Case) -> tuple[str, str, str]:
+def _query_of(case: ConformanceCase) -> tuple[str, str, str]:
     return case.mechanism, case.operator, case.keys
 
 
-def _pairs_of(case: Case) -> frozenset[tuple[tuple[str, str], ...]]:
+def _pairs_of(case: ConformanceCase) -> frozenset[tuple[tuple[str, str], ...]]:
     axes = [(axis, getattr(case, axis)) for axis in ("mechanism", "operator", "scenario", "keys")]
     return frozenset(combinations(axes, 2))
 

@@ -23,7 +23,7 @@ from harness.report.terminal import terminal, terminal_table
 from harness.results.machine import describe_machine
 from harness.results.place import find_folder, making, new_folder
 from harness.setup.java import ensure_jars, use_java
-from harness.suites.conformance.cases import OPERATORS, SCENARIOS, Case, Tour, all_cases, pairs, tours
+from harness.suites.conformance.cases import OPERATORS, SCENARIOS, ConformanceCase, Tour, all_cases, pairs, tours
 from harness.suites.conformance.judge import Row
 from harness.suites.conformance.query import INPUT_PARTITIONS, SLOTS, TourPlace, run_tour
 from impls import catalog
@@ -37,7 +37,7 @@ _WORKERS = 4  # of most cases: that many slots there are
 
 def selected(
     mechanism: str = "", operator: str = "", scenario: str = "", *, quick: bool = False, mode: str = MICRO_BATCH
-) -> list[Case]:
+) -> list[ConformanceCase]:
     """Returns the cases that options name; raises UsageError for a name that is unknown.
 
     Names of each kind are separated by commas, all for none; `quick` leaves only a selection in which every pair of

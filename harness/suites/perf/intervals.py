@@ -10,7 +10,7 @@ _CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class Interval:
+class ConfidenceInterval:
     """Median of ratios with its 95 % interval; `pairs` is their number."""
 
     median: float
@@ -22,7 +22,7 @@ class Interval:
         return f"{self.median:.3f} ({self.low:.3f} to {self.high:.3f}, {self.pairs} pairs)"
 
 
-def interval(values: Sequence[float]) -> Interval:
+def interval(values: Sequence[float]) -> ConfidenceInterval:
     """Returns the median with the narrowest interval between order statistics that covers it with 95 %.
 
     With fewer than 6 values no such interval exists, and it is from the smallest to the largest.
@@ -31,10 +31,10 @@ def interval(values: Sequence[float]) -> Interval:
     cut = 0  # values left out at each end
     while cut + 1 <= (n - 1) // 2 and _coverage(n, cut + 1) >= _CONFIDENCE:
         cut += 1
-    return Interval(float(np.median(ordered)), float(ordered[cut]), float(ordered[n - 1 - cut]), n)
+    return ConfidenceInterval(float(np.median(ordered)), float(ordered[cut]), float(ordered[n - 1 - cut]), n)
 
 
-def quotient(over: Sequence[float], under: Sequence[float]) -> Interval:
+def quotient(over: Sequence[float], under: Sequence[float]) -> ConfidenceInterval:
     """Returns the ratio of two medians, whose values have no pairs, from the least to the most that it can be.
 
     Over nothing it is infinite, and that of nothing over nothing 0.
@@ -42,7 +42,7 @@ def quotient(over: Sequence[float], under: Sequence[float]) -> Interval:
     above, below = interval(over), interval(under)
     ends = ((above.median, below.median), (above.low, below.high), (above.high, below.low))
     median, low, high = (one / other if other else math.inf if one else 0.0 for one, other in ends)
-    return Interval(median, low, high, min(above.pairs, below.pairs))
+    return ConfidenceInterval(median, low, high, min(above.pairs, below.pairs))
 
 
 def _coverage(n: int, cut: int) -> float:

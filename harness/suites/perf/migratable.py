@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from harness.lab.measuring import measured_in_child
-from harness.suites.perf.intervals import Interval, interval
+from harness.suites.perf.intervals import ConfidenceInterval, interval
 from harness.suites.perf.part import Check, Part, PartResult, Scale, Table
 from harness.suites.perf.twin.process import TurnBlock, TwinSettings, ratios
 
@@ -37,7 +37,7 @@ def _measure(folder: Path, scale: Scale) -> PartResult:
     return PartResult([table, _absolute(by_bins)], _checks(intervals), {"migratable": _curves(intervals)})
 
 
-def _intervals(blocks: list[TurnBlock]) -> dict[str, Interval]:
+def _intervals(blocks: list[TurnBlock]) -> dict[str, ConfidenceInterval]:
     return {
         name: interval(ratios([b for b in blocks if b.backlog == backlog], field))
         for name, (backlog, field) in _MEASURES.items()
@@ -53,7 +53,7 @@ def _blocks(folder: Path, bins: int, scale: Scale) -> list[TurnBlock]:
     return [TurnBlock(**block) for block in measured]
 
 
-def _checks(intervals: dict[int, dict[str, Interval]]) -> list[Check]:
+def _checks(intervals: dict[int, dict[str, ConfidenceInterval]]) -> list[Check]:
     out = []
     for bins, bound in _BOUNDS.items():
         if bins in intervals:
@@ -87,7 +87,7 @@ _ABSOLUTE = {
 }
 
 
-def _curves(intervals: dict[int, dict[str, Interval]]) -> dict[str, list[list[float]]]:
+def _curves(intervals: dict[int, dict[str, ConfidenceInterval]]) -> dict[str, list[list[float]]]:
     return {
         name: [[bins, r[name].median, r[name].low, r[name].high] for bins, r in intervals.items()] for name in _MEASURES
     }

@@ -18,7 +18,7 @@ from harness.results.place import failure_of, told_failure
 from harness.run.progress import Lines
 from harness.run.runs import AGAIN, NamedRun, Watcher, begin_anew, busy_runs, run_all
 from harness.suites.bench import place_run
-from harness.suites.perf.intervals import Interval, interval
+from harness.suites.perf.intervals import ConfidenceInterval, interval
 from impls.errors import StateError, UsageError
 from plots.metrics import at
 
@@ -96,7 +96,7 @@ class Check:
         return cls.within(sentence, interval(values), bound, at_most=at_most)
 
     @classmethod
-    def within(cls, sentence: str, found: Interval, bound: float, *, at_most: bool) -> "Check":
+    def within(cls, sentence: str, found: ConfidenceInterval, bound: float, *, at_most: bool) -> "Check":
         """Returns the check of an interval that is known already, as `of` does."""
         return cls(sentence, found.median, bound, at_most, found.high if at_most else found.low)
 

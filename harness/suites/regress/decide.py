@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from harness.suites.perf.intervals import Interval, interval
+from harness.suites.perf.intervals import ConfidenceInterval, interval
 from impls.errors import StateError
 
 Verdict = Literal["worse", "better", "same"]
@@ -25,12 +25,12 @@ _COUNTS = ("records", "moved_bins", "moved_bytes", "pulls")
 
 
 @dataclass(frozen=True)
-class Change:
+class MeasureChange:
     """What is known of one measure: head over base, the base's median, and the verdict of one round."""
 
     measure: str
     base: float
-    ratio: Interval
+    ratio: ConfidenceInterval
     verdict: Verdict
 
     @property
@@ -48,7 +48,7 @@ def sides(pairs: int) -> list[str]:
     return [("base", "head")[(number + number // 2) % 2] for number in range(2 * pairs)]
 
 
-def find(base: Sequence[Measures], head: Sequence[Measures], *, effect: float = _EFFECT) -> list[Change]:
+def find(base: Sequence[Measures], head: Sequence[Measures], *, effect: float = _EFFECT) -> list[MeasureChange]:
     """Returns a finding for each measure of time that all runs have.
 
     Args:
@@ -66,11 +66,11 @@ def find(base: Sequence[Measures], head: Sequence[Measures], *, effect: float = 
             verdict = "worse"
         elif ratio.median < 1 / (1 + effect) and ratio.high < 1:
             verdict = "better"
-        out.append(Change(name, interval([run[name] for run in base]).median, ratio, verdict))
+        out.append(MeasureChange(name, interval([run[name] for run in base]).median, ratio, verdict))
     return out
 
 
-def confirmed(first: Sequence[Change], second: Sequence[Change]) -> list[Change]:
+def confirmed(first: Sequence[MeasureChange], second: Sequence[MeasureChange]) -> list[MeasureChange]:
     """Returns the findings of the second round whose measure is worse in both."""
     suspects = {finding.measure for finding in first if finding.verdict == "worse"}
     return [finding for finding in second if finding.verdict == "worse" and finding.measure in suspects]
@@ -86,7 +86,7 @@ def changed_counts(base: Sequence[Measures], head: Sequence[Measures]) -> dict[s
     return out
 
 
-def overall(worse: Sequence[Change], counts: Mapping[str, tuple[float, float]]) -> Verdict:
+def overall(worse: Sequence[MeasureChange], counts: Mapping[str, tuple[float, float]]) -> Verdict:
     """Returns the verdict of the comparison; a changed count is no regression, but a larger one is."""
     grown = [name for name, (before, after) in counts.items() if after > before * (1 + _EFFECT)]
     return "worse" if worse or grown else "same"
@@ -105,8 +105,8 @@ def compare(first: Runs, again: Any) -> tuple[Verdict, dict[str, Any]]:
     if bare := [name for name, found in findings.items() if not found] or ["any mechanism"] * (not mechanisms):
         raise StateError(f"Nothing can be compared of {bare[0]}: no time was measured in all of its runs.")
     counts = {name: changed_counts(*(_of(first, side, name) for side in ("base", "head"))) for name in mechanisms}
-    worse: dict[str, list[Change]] = {name: [] for name in mechanisms}
-    second: dict[str, list[Change]] = {}
+    worse: dict[str, list[MeasureChange]] = {name: [] for name in mechanisms}
+    second: dict[str, list[MeasureChange]] = {}
     if any(f.verdict == "worse" for found in findings.values() for f in found):
         more = again()
         second = {name: _findings(more, name) for name in mechanisms}
@@ -120,7 +120,7 @@ def _of(runs: Runs, side: str, mechanism: str) -> Sequence[dict[str, float]]:
     return [run[mechanism] for run in runs[side]]
 
 
-def _findings(runs: Runs, mechanism: str) -> list[Change]:
+def _findings(runs: Runs, mechanism: str) -> list[MeasureChange]:
     return find(_of(runs, "base", mechanism), _of(runs, "head", mechanism))
 
 

@@ -23,7 +23,7 @@ from harness.results.place import find_folder, new_folder
 from harness.run.runs import AGAIN
 from harness.setup.java import ensure_jars, use_java
 from harness.suites.options import REGRESS
-from harness.suites.regress.decide import NOT_SHOWN, Change, Runs, Verdict, compare, resampled, sides
+from harness.suites.regress.decide import NOT_SHOWN, MeasureChange, Runs, Verdict, compare, resampled, sides
 from harness.suites.regress.trees import Tree, measures_of, revision, was_busy, work_tree
 from impls.errors import UsageError
 from plots.perf import draw_trend
@@ -205,7 +205,7 @@ def _lines(commits: Mapping[str, str], verdict: Verdict, comparison: Mapping[str
             yield f"Second round: {', '.join(f'{finding.measure} {finding.ratio}' for finding in second)}.\n"
 
 
-def _row(finding: Change, worse: set[str], second: bool) -> list[str]:
+def _row(finding: MeasureChange, worse: set[str], second: bool) -> list[str]:
     word = _WORDS[finding.verdict] if finding.verdict != "same" or finding.shown else NOT_SHOWN
     if finding.verdict == "worse" and second:
         word = "**slower, confirmed**" if finding.measure in worse else "slower, not confirmed"

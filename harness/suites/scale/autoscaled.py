@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from generators.rates import Schedule
 from harness.measure.scores import Changed, Needed, Score, oscillations, right_after
-from harness.suites.scale.cluster import Cluster, SimulatedEpoch
+from harness.suites.scale.cluster import ModelCluster, SimulatedEpoch
 from harness.suites.scale.load import ShapedLoad
 from harness.suites.scale.network import Costs
 from harness.suites.scale.simulate import SimulatedQuery
@@ -78,7 +78,7 @@ class _Run(SimulatedQuery):
     def __init__(self, name: str, setting: AutoscaledSetting):
         start, costs = initial(len(setting.shares), setting.workers), setting.costs.of(name)
         self.setting, self.load = setting, ShapedLoad(setting.shares, setting.schedule, setting.seed, setting.limit)
-        super().__init__(name, setting.options, Cluster(self.load, costs, setting.sizes, start, setting.seed))
+        super().__init__(name, setting.options, ModelCluster(self.load, costs, setting.sizes, start, setting.seed))
         self.record_s = costs.record_us / 1e6
         self.loop = None if setting.autoscale is None else Autoscaler(setting.autoscale)
         self.gathering, self.due_ms = Gathering(0.99), 0.0

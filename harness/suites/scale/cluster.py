@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.suites.scale.load import EvenLoad, Segments
-from harness.suites.scale.network import Costs, Crossing, Network
+from harness.suites.scale.network import Costs, Crossing, ModelNetwork
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
 from impls.protocol.view import Observation
 from impls.worker.pull import on_demand, within_budget
@@ -46,7 +46,7 @@ class SimulatedEpoch:
     applied: tuple[float, ...] = ()
 
 
-class Cluster:
+class ModelCluster:
     """Workers with bins of `sizes` bytes under a load; time passes only in `run` and `stop`.
 
     Records of a bin wait in its queue, in order, while its state is not where it is routed: as they arrive evenly, a
@@ -55,7 +55,7 @@ class Cluster:
 
     def __init__(  # noqa: PLR0917
         self, load: EvenLoad, costs: Costs, sizes: NDArray[np.int64], location: NDArray[np.int32], seed: int = 1,
-        network: Network | None = None,
+        network: ModelNetwork | None = None,
     ):  # fmt: skip
         self.costs, self.sizes, self._load, self._network = costs, sizes, load, network
         self._crossed = 0.0
@@ -150,7 +150,7 @@ class Cluster:
 
     def _across(
         self,
-        network: Network,
+        network: ModelNetwork,
         targets: NDArray[np.int32],
         sources: NDArray[np.int32],
         sizes: NDArray[np.float64],

@@ -109,7 +109,7 @@ _ROUND_TRIPS = 2  # the connection, and the request
 
 
 @dataclass(frozen=True)
-class Network:
+class ModelNetwork:
     """Hosts, with equally many workers each, and what is between them.
 
     Attributes:
@@ -164,7 +164,7 @@ class Crossing:
         targets, sources: workers, int, shape (n,). sizes: bytes, shape (n,).
     """
 
-    network: Network
+    network: ModelNetwork
     costs: Costs
     targets: NDArray[np.int32]
     sources: NDArray[np.int32]

@@ -19,7 +19,7 @@ from harness.options.declared import read_given
 from harness.suites.options import SCALE
 from harness.suites.scale.calibrate import read_runs
 from harness.suites.scale.load import zipf_bins
-from harness.suites.scale.network import Costs, Network
+from harness.suites.scale.network import Costs, ModelNetwork
 from harness.suites.scale.simulate import Prediction, Setting, predict
 from impls import catalog
 from impls.errors import UsageError
@@ -59,12 +59,12 @@ class Scenario:
     net_delay_ms: float = 0.0
 
     @property
-    def network(self) -> Network | None:
+    def network(self) -> ModelNetwork | None:
         """The network between the hosts."""
         if not self.hosts:
             return None
         workers, most = max(self.workers, self.workers_goal), self.net_mbps * 1e6 / 8 or float("inf")
-        return Network.of(self.hosts, workers, bytes_s=most, delay_ms=self.net_delay_ms, seed=self.seed)
+        return ModelNetwork.of(self.hosts, workers, bytes_s=most, delay_ms=self.net_delay_ms, seed=self.seed)
 
     def setting(self, costs: Costs) -> Setting:
         """Returns what is simulated, the same for every mechanism."""
@@ -215,7 +215,7 @@ def _setting_of(experiment: Experiment, bin_bytes: int, costs: Costs, cores: int
     goal = steps[0].goal(start, shares * experiment.rate, sizes) if steps else start
     costs_here = replace(costs, slots=cores, record_us=costs.record_us + experiment.cost_us)
     workers = 1 + int(max(start.max(), goal.max()))
-    network = Network.of(experiment.cluster, workers, seed=experiment.seed) if experiment.cluster else None
+    network = ModelNetwork.of(experiment.cluster, workers, seed=experiment.seed) if experiment.cluster else None
     options, rate = dict(experiment.options), float(experiment.rate)
     return Setting(start, goal, sizes, shares, rate, costs_here, options, experiment.seed, network)
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.suites.scale.cluster import Cluster, SimulatedEpoch
+from harness.suites.scale.cluster import ModelCluster, SimulatedEpoch
 from harness.suites.scale.load import EvenLoad, Histogram
-from harness.suites.scale.network import Costs, Network
+from harness.suites.scale.network import Costs, ModelNetwork
 from impls import catalog
 from impls.errors import UsageError
 from impls.protocol.controller import Controller
@@ -44,7 +44,7 @@ class Setting:
     costs: Costs
     options: dict[str, Any] = field(default_factory=dict)
     seed: int = 1
-    network: Network | None = None
+    network: ModelNetwork | None = None
 
 
 @dataclass
@@ -102,7 +102,7 @@ class SimulatedQuery:
         stopped_ms: when the query was stopped last, None if it never was.
     """
 
-    def __init__(self, name: str, options: Mapping[str, Any], cluster: Cluster):
+    def __init__(self, name: str, options: Mapping[str, Any], cluster: ModelCluster):
         self.cluster = cluster
         self.controller = Controller(cluster.location.copy(), catalog.make(name, **catalog.known(name, options)))
         self.number, self.planning_s = 0, 0.0
@@ -136,7 +136,7 @@ class _Run(SimulatedQuery):
         load, costs = EvenLoad(setting.shares * setting.rate, setting.seed), setting.costs.of(name)
         for assignment in (setting.initial, setting.goal):
             _check_load(assignment, setting, costs)
-        cluster = Cluster(load, costs, setting.sizes, setting.initial, setting.seed, setting.network)
+        cluster = ModelCluster(load, costs, setting.sizes, setting.initial, setting.seed, setting.network)
         super().__init__(name, setting.options, cluster)
 
     def predict(self) -> Prediction:

@@ -52,7 +52,7 @@ def bin_of(name: bytes) -> int | None:
     return int.from_bytes(name[1:3], "big") if name[0] in _OF_BINS else None
 
 
-class BinServer(Protocol):
+class EntryServer(Protocol):
     """What a transaction asks of the store that began it, see `RedisStore`."""
 
     worker: int
@@ -85,7 +85,7 @@ class RedisTransaction:
         blocks: dense blocks as the store has them, of those that were read.
     """
 
-    def __init__(self, store: BinServer, own: Mapping[bytes, bytes]):
+    def __init__(self, store: EntryServer, own: Mapping[bytes, bytes]):
         self._store, self._own = store, own
         self.writes: dict[bytes, bytes | None] = {}
         self.held: dict[int, bytes] = {}

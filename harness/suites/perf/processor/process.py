@@ -27,7 +27,7 @@ from harness.measure.hdr import percentiles
 from harness.run.load import Load, schedule
 from harness.run.pipeline import send_keys
 from harness.suites.perf.part import Check, Part, PartResult, Scale, Spread, Table
-from harness.suites.perf.processor.sides import SIDES, Place, running
+from harness.suites.perf.processor.sides import SIDES, SidePlace, running
 from impls.errors import StateError
 
 _CHUNK = 50_000
@@ -35,7 +35,7 @@ _ASK_S = 10.0
 
 
 @dataclass(frozen=True)
-class Results:
+class ResultTimes:
     """Of each result when the broker appended it, and the scheduled time of its record."""
 
     appended_ms: NDArray[np.int64]
@@ -72,7 +72,7 @@ class _Received:
         """Passes over all results there are, those that made the state: a count of 1 for each key."""
         self._next = self._ends()
 
-    def take(self) -> Results:
+    def take(self) -> ResultTimes:
         """Returns the results since the last call."""
         ends, appended, scheduled = self._ends(), [], []
         self._consumer.assign([TopicPartition(self._topic, number, at) for number, at in self._next.items()])
@@ -87,7 +87,7 @@ class _Received:
                 self._next[message.partition()] = message.offset() + 1
         self.counted += len(appended)
         check_counts(self._topic, self._counts)
-        return Results(np.array(appended, np.int64), np.array(scheduled, np.int64))
+        return ResultTimes(np.array(appended, np.int64), np.array(scheduled, np.int64))
 
 
 def check_counts(topic: str, counts: Mapping[int, Sequence[int]]) -> None:
@@ -125,7 +125,7 @@ class ProcessorSettings:
 
 
 @dataclass(frozen=True)
-class Block:
+class RoundResult:
     """What one side did in a round.
 
     Attributes:
@@ -158,7 +158,7 @@ class _Side:
     """One side's topics, query and results."""
 
     name: str
-    place: Place
+    place: SidePlace
     received: _Received
     spark: SparkSession
     settings: ProcessorSettings
@@ -171,7 +171,7 @@ class _Side:
             self._await(check, "one record per key", _FILL_DEADLINE_S)
         self.received.skip()
 
-    def block(self, number: int, folder: Path) -> Block:
+    def block(self, number: int, folder: Path) -> RoundResult:
         """Works off a backlog, and then the records of a steady load as they come."""
         wanted = self.settings
         drawn = F.pmod(F.xxhash64(F.col("id"), F.lit(number)), F.lit(wanted.keys))
@@ -184,7 +184,7 @@ class _Side:
         timed = found.scheduled_us >= begin_us
         latency_us = found.appended_ms[timed] * 1000 - found.scheduled_us[timed]
         p50, p99 = percentiles(np.maximum(latency_us, 1), np.ones(len(latency_us), np.int64), (50.0, 99.0)).tolist()
-        return Block(self.name, number, rate, p50 / 1e3, p99 / 1e3, self.received.counted)
+        return RoundResult(self.name, number, rate, p50 / 1e3, p99 / 1e3, self.received.counted)
 
     def _steady(self, check: Callable[[], None], number: int, folder: Path) -> int:
         """Runs the steady load to its last result, and returns when its lead-in ends."""
@@ -209,7 +209,7 @@ class _Side:
         self.sent += records
 
 
-def _measure(folder: Path, settings: ProcessorSettings) -> list[Block]:
+def _measure(folder: Path, settings: ProcessorSettings) -> list[RoundResult]:
     """Runs both sides' blocks in turns, each pair in the other order than the one before."""
     session = partial(open_session, "processor", settings.workers)
     with bring_up(folder, session=session) as services:
@@ -229,7 +229,7 @@ def _measure(folder: Path, settings: ProcessorSettings) -> list[Block]:
 
 def _side(name: str, folder: Path, bootstrap: str, spark: SparkSession, settings: ProcessorSettings) -> _Side:
     topics = tuple(f"in-{name}-{number}" for number in range(1 + settings.rounds))
-    place = Place(
+    place = SidePlace(
         bootstrap, topics, f"out-{name}", _PARTITIONS, folder / f"state-{name}", settings.workers,
         settings.epoch_records,
     )  # fmt: skip
@@ -250,10 +250,10 @@ def _measure_part(folder: Path, scale: Scale) -> PartResult:
         epoch_records=scale.pick(10_000, 1_000), rate=scale.pick(1_500, 200), seconds=scale.pick(20.0, 4.0),
     )  # fmt: skip
     found = measured_in_child("harness.suites.perf.processor.process", folder, settings, deadline_s=_CHILD_DEADLINE_S)
-    return findings([Block(**block) for block in found], settings)
+    return findings([RoundResult(**block) for block in found], settings)
 
 
-def findings(blocks: list[Block], settings: ProcessorSettings) -> PartResult:
+def findings(blocks: list[RoundResult], settings: ProcessorSettings) -> PartResult:
     """Returns the table and the checks of both sides' blocks."""
     ratios = {name: _ratio(blocks, field) for name, field in _MEASURES.items()}
     rows = [
@@ -269,11 +269,11 @@ def findings(blocks: list[Block], settings: ProcessorSettings) -> PartResult:
     return PartResult([table], _checks(ratios))
 
 
-def _of(blocks: list[Block], side: str, field: str) -> Spread:
+def _of(blocks: list[RoundResult], side: str, field: str) -> Spread:
     return Spread(tuple(float(getattr(block, field)) for block in blocks if block.side == side))
 
 
-def _ratio(blocks: list[Block], field: str) -> Spread:
+def _ratio(blocks: list[RoundResult], field: str) -> Spread:
     live, spark = (sorted((b for b in blocks if b.side == side), key=lambda b: b.round) for side in ("live", "Spark"))
     return Spread(tuple(getattr(a, field) / getattr(b, field) for a, b in zip(live, spark, strict=True)))
 

@@ -43,7 +43,7 @@ _BINS = 256
 
 
 @dataclass(frozen=True)
-class Place:
+class SidePlace:
     """Where a side reads and writes, and how large it is.
 
     Attributes:
@@ -69,14 +69,14 @@ class Place:
 
 
 @contextmanager
-def running(side: str, spark: SparkSession, place: Place) -> Iterator[Callable[[], None]]:
+def running(side: str, spark: SparkSession, place: SidePlace) -> Iterator[Callable[[], None]]:
     """Runs a side's query, from its start or from where it was stopped; what is yielded raises what it failed with."""
     with (_by_spark if side == "Spark" else _by_this_runtime)(spark, place) as check:
         yield check
 
 
 @contextmanager
-def _by_spark(spark: SparkSession, place: Place) -> Iterator[Callable[[], None]]:
+def _by_spark(spark: SparkSession, place: SidePlace) -> Iterator[Callable[[], None]]:
     with own_state_store(spark, place.workers):
         counted = place.records(spark).groupBy("key").transformWithState(Counter(), OUTPUT, "Update", "None")
         results = counted.select(F.col("key").cast("string"), F.to_json(F.struct("*")).alias("value"))
@@ -96,7 +96,7 @@ def _by_spark(spark: SparkSession, place: Place) -> Iterator[Callable[[], None]]
 
 
 @contextmanager
-def _by_this_runtime(spark: SparkSession, place: Place) -> Iterator[Callable[[], None]]:
+def _by_this_runtime(spark: SparkSession, place: SidePlace) -> Iterator[Callable[[], None]]:
     with transform_with_state(
         place.records(spark).groupBy("key"), Counter(), OUTPUT, "Update", "None",
         results=Output(place.bootstrap, place.results, place.partitions), state_dir=place.folder / "state",

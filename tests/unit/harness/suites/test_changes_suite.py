@@ -9,8 +9,8 @@ from changed import ChangedQuery
 from memory import RESULTS
 
 from harness.experiment.parameters import REAL_TIME
-from harness.oracle.changes.columns import ENTRY, HEADER, Code, leaves_out
-from harness.suites.changes.cases import EXPERIMENTS, LIVE, RESTART, Case, cases_of
+from harness.oracle.changes.columns import ENTRY, HEADER, VersionEffect, leaves_out
+from harness.suites.changes.cases import EXPERIMENTS, LIVE, RESTART, ChangeCase, cases_of
 from harness.suites.changes.query import Tally, TallySince, request_for, version_0
 from harness.suites.changes.run import FAULTS, faults_of, turned
 from harness.suites.changes.suite import checks_of, report, suite_from
@@ -23,7 +23,7 @@ class ListedQuery(ChangedQuery):
     """A query of the suite's pipeline: keys are integers, and records have the suite's columns."""
 
     def __init__(self, folder):
-        super().__init__(folder, version_0(Code(), KEYS))
+        super().__init__(folder, version_0(VersionEffect(), KEYS))
 
     def epoch(self, records=80):
         import pyarrow as pa
@@ -62,10 +62,10 @@ def query(tmp_path):
     one.stop()
 
 
-@pytest.mark.parametrize("new", [Code(sieve=True), Code(label=2), Code(shape=2)])
+@pytest.mark.parametrize("new", [VersionEffect(sieve=True), VersionEffect(label=2), VersionEffect(shape=2)])
 def test_results_list_each_record_with_the_code_that_computed_it(query, new):
     """There and back again, by the requests that another process gives."""
-    old, until = Code(), []
+    old, until = VersionEffect(), []
     for before, after in ((old, new), (new, old)):
         query.epoch()
         query.run_until(query.answer_change(request_for(query.driver.offers, before, after, KEYS))["id"])
@@ -105,7 +105,7 @@ def test_a_case_is_read_as_it_was_written(tmp_path):
 
     for case in cases_of(suite_from({"mode": REAL_TIME}).setting):
         (tmp_path / "case.json").write_text(json.dumps(case.to_json()))
-        assert Case.read(tmp_path) == case
+        assert ChangeCase.read(tmp_path) == case
         assert case.run("x:1").real_time
 
 
@@ -157,8 +157,8 @@ def test_faults_come_in_the_order_of_their_table_and_turn_the_code():
     assert len(faults_of(14)) == 14
     assert faults_of(14)[12:] == list(FAULTS[:2])
     assert {fault.victim for fault in FAULTS} == {"worker", "driver", "jvm", "broker"}
-    code = Code()
+    code = VersionEffect()
     for fault in FAULTS:
         code = turned(code, fault.what)
-    assert code == Code()
+    assert code == VersionEffect()
     assert suite_from({"faults": 12}).cases == []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.suites.perf.processor.process import Block, ProcessorSettings, check_counts, findings
+from harness.suites.perf.processor.process import ProcessorSettings, RoundResult, check_counts, findings
 from impls.errors import StateError
 
 SETTINGS = ProcessorSettings(keys=10, rounds=2, epochs=2, epoch_records=5, rate=1, seconds=1.0)
@@ -10,8 +10,8 @@ SETTINGS = ProcessorSettings(keys=10, rounds=2, epochs=2, epoch_records=5, rate=
 
 def test_ratios_are_those_of_blocks_of_one_round():
     blocks = [
-        Block("live", 0, 3_000.0, 10.0, 20.0, 9), Block("Spark", 0, 1_000.0, 30.0, 80.0, 9),
-        Block("Spark", 1, 2_000.0, 30.0, 40.0, 9), Block("live", 1, 8_000.0, 10.0, 20.0, 9),
+        RoundResult("live", 0, 3_000.0, 10.0, 20.0, 9), RoundResult("Spark", 0, 1_000.0, 30.0, 80.0, 9),
+        RoundResult("Spark", 1, 2_000.0, 30.0, 40.0, 9), RoundResult("live", 1, 8_000.0, 10.0, 20.0, 9),
     ]  # fmt: skip
     throughput, latency = findings(blocks, SETTINGS).checks
     assert (throughput.value, throughput.holds) == (3.5, True)

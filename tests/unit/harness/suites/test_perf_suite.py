@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from harness.files import read_json, write_json
 from harness.suites.options import PERF
-from harness.suites.perf.intervals import Interval, interval, quotient
+from harness.suites.perf.intervals import ConfidenceInterval, interval, quotient
 from harness.suites.perf.moving import excess_ms
 from harness.suites.perf.part import Check, PartResult, Spread, Table
 from harness.suites.perf.phases import LINES, EpochPhases, account, shares
@@ -123,8 +123,8 @@ def test_a_bound_is_held_by_the_end_of_the_interval_that_is_nearer_to_breaking_i
     assert [Check.of("c", few, bound, at_most=False).holds for bound in (1.0, 1.05)] == [True, False]
     assert Check.of("c", many, 1.0, at_most=True).holds, "one of eleven is outside of the interval"
     assert (Check.of("c", few, 1.2, at_most=True).value, Check.of("c", few, 1.2, at_most=True).edge) == (1.1, 1.3)
-    assert quotient((90.0, 100.0, 120.0), (1.0, 2.0, 3.0)) == Interval(50.0, 30.0, 120.0, 3)
-    assert quotient((0.0, 100.0, 120.0), (0.0, 2.0, 3.0)) == Interval(50.0, 0.0, math.inf, 3)
+    assert quotient((90.0, 100.0, 120.0), (1.0, 2.0, 3.0)) == ConfidenceInterval(50.0, 30.0, 120.0, 3)
+    assert quotient((0.0, 100.0, 120.0), (0.0, 2.0, 3.0)) == ConfidenceInterval(50.0, 0.0, math.inf, 3)
 
 
 def test_what_is_over_nothing_is_written_and_not_kept(tmp_path):

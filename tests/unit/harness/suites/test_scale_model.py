@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from round_costs import COSTS
 
-from harness.suites.scale.cluster import Cluster
+from harness.suites.scale.cluster import ModelCluster
 from harness.suites.scale.load import EvenLoad, Histogram, Segments, zipf_bins
 from harness.suites.scale.scenario import make_scenario
 from harness.suites.scale.simulate import Setting, predict
@@ -112,7 +112,7 @@ def test_every_mechanism_completes_with_100_workers_and_1024_bins(name, workers)
 
 def test_no_record_is_lost_while_a_bin_waits():
     setting = make_setting(bins=4, workers=2, rate=4000.0)
-    cluster = Cluster(EvenLoad(setting.shares * setting.rate), COSTS, setting.sizes, setting.initial)
+    cluster = ModelCluster(EvenLoad(setting.shares * setting.rate), COSTS, setting.sizes, setting.initial)
     plans = [EpochPlan(setting.initial, hold=(1,) if 3 <= epoch < 6 else ()) for epoch in range(9)]
     ran = [cluster.run(WrittenPlan(epoch, 1, 2, plan)) for epoch, plan in enumerate(plans)]
     arrived = sum(int(seen.records[1].sum()) for seen, _ in ran)

@@ -9,7 +9,7 @@ from round_costs import COSTS
 
 from harness.suites.scale.calibrate import with_pulls
 from harness.suites.scale.command import run_simulate_scale
-from harness.suites.scale.network import Crossing, Network, read_costs
+from harness.suites.scale.network import Crossing, ModelNetwork, read_costs
 from harness.suites.scale.pulls import measure_pulls
 from harness.suites.scale.simulate import Setting, predict
 from impls.protocol.seats import seat_workers
@@ -24,7 +24,7 @@ def crossing(targets, sources, network, sizes=None):
 
 
 def network(homes, **more):
-    return Network(np.array(homes, np.int64), **more)
+    return ModelNetwork(np.array(homes, np.int64), **more)
 
 
 def setting(homes, *, moves=1, **more):
@@ -79,10 +79,12 @@ def test_the_window_grows_no_further_than_the_network_is_long():
 
 
 def test_workers_are_dealt_out_as_seats_are():
-    hosts = Network.of(4, 10, seed=3).homes
+    hosts = ModelNetwork.of(4, 10, seed=3).homes
     seats = seat_workers([f"h{n % 4}" for n in range(12)], 10, {})
     assert sorted(Counter(hosts.tolist()).values()) == sorted(Counter(seat % 4 for seat in seats).values())
-    assert Network.of(4, 10, seed=3).homes.tolist() == hosts.tolist() != Network.of(4, 10, seed=4).homes.tolist()
+    assert (
+        ModelNetwork.of(4, 10, seed=3).homes.tolist() == hosts.tolist() != ModelNetwork.of(4, 10, seed=4).homes.tolist()
+    )
 
 
 @pytest.mark.parametrize("name", ["megaphone-all-at-once", "megaphone-batched", "meces", "partial-pause"])

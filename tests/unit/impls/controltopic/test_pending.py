@@ -5,7 +5,7 @@ import json
 import pytest
 from controlled import record
 
-from impls.controltopic.pending import Answer, Note, PendingCommands, command_id
+from impls.controltopic.pending import AppendEntry, PendingCommands, SendAnswer, command_id
 from impls.errors import StateError
 
 
@@ -14,12 +14,12 @@ class Book:
 
     def __init__(self, journal=(), answers=("answers", "mine")):
         self.pending, self.journal, self.at = PendingCommands("orders", answers, 3), [], 0
-        self.obey(Note(entry) for entry in journal)
+        self.obey(AppendEntry(entry) for entry in journal)
 
     def obey(self, told):
         answers = []
         for one in told:
-            if isinstance(one, Note):
+            if isinstance(one, AppendEntry):
                 self.journal.append(json.loads(json.dumps(one.entry)))
                 self.pending.apply(self.journal[-1])
             else:
@@ -209,7 +209,7 @@ def test_an_entry_that_is_unknown_is_refused():
 def test_an_answer_goes_to_the_topic_that_the_command_names():
     book = Book()
     (told,) = book.read(record("a", answer="mine", **held_from(1)))
-    assert isinstance(told, Answer)
+    assert isinstance(told, SendAnswer)
     book.carry(1, at(1))
     assert [told.topic, *(one.topic for one in book.pending.unsent())] == ["mine", "mine"]
 
