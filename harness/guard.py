@@ -59,7 +59,7 @@ class GuardedProcess:
         self.stop()
 
 
-class Program:
+class GuardedProgram:
     """A program that says what happens in a log in its folder, and runs behind a guard once it was started.
 
     Args:

@@ -39,7 +39,7 @@ from impls.spark.columns import prepared, readable
 from impls.spark.compiled import with_heartbeat
 from impls.spark.executor import executor_for, runner
 from impls.spark.identity import Identified
-from impls.spark.input import Input
+from impls.spark.input import QueryInput
 from impls.spark.readiness import warm_workers
 from impls.spark.realtime.batch import BATCH
 from impls.spark.realtime.runner import RealTimeQuery
@@ -135,7 +135,8 @@ def stream(
         on_event: called with (kind, fields) when a command is taken and when the query starts or stops.
     """
     how, sink, key = catalog.make(mechanism, **(options or {})), _sink(results, mode), column_named(df, key)
-    read, hosts = Input.of(df, sink, checkpoint, numbered=mode == "real-time"), hosts_of(df, how, sink, log_dir, tls)
+    read = QueryInput.of(df, sink, checkpoint, numbered=mode == "real-time")
+    hosts = hosts_of(df, how, sink, log_dir, tls)
     start = real_time if _is_real_time(mode, read.source, how, str(checkpoint), log_dir) else trigger
     settings = {"key": key, "mode": mode, **_checked((bins, workers), how, operator, durability, replay_epochs)}
     made = partial(spec_of, read, how, operator, sink, hosts, repeats=start is real_time, on_error=_on_error(on_error))
@@ -161,7 +162,7 @@ def _handle(
     making: "_Making",
     how_to: RealTime | str,
     *,
-    read: Input,
+    read: QueryInput,
     control: ControlTopic | None,
     **more: Any,
 ) -> StreamHandle:

@@ -24,7 +24,7 @@ from impls.driver.journal import Journal
 from impls.errors import UsageError
 from impls.protocol.controller import Controller
 from impls.protocol.order import Answers
-from impls.protocol.report import Moves, Report
+from impls.protocol.report import MovesReport, Report
 from impls.worker.cells import CELL
 
 __all__ = ["Death", "Died", "Input", "PullEverything", "Query", "findings", "record"]
@@ -101,7 +101,7 @@ class PullEverything:
         rows = []
         for worker in range(order.written.workers):
             pulled = [pull.bin for pull in order.written.plan.pulls if pull.target == worker]
-            rows.append((Report(worker, moves=Moves(pulled)), np.empty(0, CELL)))
+            rows.append((Report(worker, moves=MovesReport(pulled)), np.empty(0, CELL)))
         return Answers.of(rows, build_ms=0.0, job_ms=0.0)
 
 

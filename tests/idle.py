@@ -3,7 +3,7 @@
 import numpy as np
 
 from impls.protocol.order import Answers
-from impls.protocol.report import Moves, Report
+from impls.protocol.report import MovesReport, Report
 from impls.worker.cells import CELL
 
 
@@ -16,5 +16,5 @@ class Idle:
         pulls = [
             [pull.bin for pull in order.written.plan.pulls if pull.target == w] for w in range(order.written.workers)
         ]
-        reports = [Report(worker, moves=Moves(bins)) for worker, bins in enumerate(pulls)]
+        reports = [Report(worker, moves=MovesReport(bins)) for worker, bins in enumerate(pulls)]
         return Answers.of([(report, np.empty(0, CELL)) for report in reports], build_ms=0.0, job_ms=0.0)

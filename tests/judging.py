@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from harness.oracle.columns import MovedBins, Ranges, hash_bins
-from harness.oracle.nexmark.check import Events, JsonResults, check
+from harness.oracle.nexmark.check import InputEvents, JsonResults, check
 
 NUMBERS = np.int64
 
@@ -21,7 +21,7 @@ def topic(events):
     text = [json.dumps({k: v for k, v in e.items() if k != "kind"} | {"scheduled_us": e["dateTime"]}) for e in events]
     place = np.arange(len(events))
     order = np.argsort(place % 2, kind="stable")
-    return Events((place % 2).astype(np.int32)[order], (place // 2)[order], objects(text)[order])
+    return InputEvents((place % 2).astype(np.int32)[order], (place // 2)[order], objects(text)[order])
 
 
 def ranges(events, epochs=4):

@@ -87,7 +87,7 @@ class ExternalBroker(Broker):
         """Does nothing."""
 
 
-class EmbeddedBroker(guard.Program, Broker):
+class EmbeddedBroker(guard.GuardedProgram, Broker):
     """A KRaft broker of one node on free ports of an address; it ends with this process, however that ends.
 
     A start on a folder that an earlier broker used, even one that was killed, finds its topics again.

@@ -22,7 +22,7 @@ _STOP_GRACE_S = 10.0
 _FLUSH = {"none": None, "process": "no", "host": "always"}
 
 
-class RedisServer(guard.Program):
+class RedisServer(guard.GuardedProgram):
     """A Redis server on a free port of this host; it ends with this process, however that ends. `with` starts it.
 
     What is written survives by durability: "none" nothing but the death of workers; "process" also that of the server,

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from harness.files import read_lines
 from harness.oracle.columns import BinOf, MovedBins, NextOffsets, OracleError, RawResults, Records
 from harness.oracle.keycount import EXAMPLE, ORDERS, bins_table, number_results
-from harness.oracle.run import CheckedRun, Watch, read_moves
+from harness.oracle.run import CheckedRun, Stopwatch, read_moves
 from harness.oracle.verdict import Differences, judge
 
 _PLACES_MOST = 256  # that the commits so far may have reached, and _STEPS_MOST to look for those of a commit
@@ -274,7 +274,7 @@ def check_commits(run: CheckedRun, state: Path | None) -> dict[str, Any]:
         state: folder of the workers' environments; None where a shared store has the state.
     """
 
-    def ask(watch: Watch) -> dict[str, Any]:
+    def ask(watch: Stopwatch) -> dict[str, Any]:
         records, results, partitions = run.records(), run.results(), run.partitions()
         stored: NextOffsets | None = None if state is None else read_next_offsets(state, _owners(run.folder))
         watch.read()

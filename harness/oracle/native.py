@@ -23,7 +23,7 @@ from harness.measure.cells import encode_cells
 from harness.oracle.columns import BinOf, MovedBins, OracleError, Placed, Ranges, RawResults, Records
 from harness.oracle.keycount import EXAMPLE, ORDERS, check
 from harness.oracle.read import read_columns, read_ranges
-from harness.oracle.run import CheckedRun, Watch
+from harness.oracle.run import CheckedRun, Stopwatch
 from harness.oracle.verdict import Differences, judge
 from impls.worker.cells import make_cells
 
@@ -213,14 +213,14 @@ def check_native(run: CheckedRun, checkpoint: Path, *, preloaded: int, each: boo
     """
     folder, bin_of = run.folder, run.bin_of
 
-    def of_records(_: Watch) -> dict[str, Any]:
+    def of_records(_: Stopwatch) -> dict[str, Any]:
         records, raw = run.records(), _read(run)
         moves = restarts(folder, bin_of.bins, timed=True)
         findings = check_each(records, raw, preloaded=preloaded, bin_of=bin_of, moves=moves)
         write_cells(folder, cell_lines(arrivals_in_time(records), raw, preloaded=preloaded))
         return judge(findings, run.facts())
 
-    def of_epochs(_: Watch) -> dict[str, Any]:
+    def of_epochs(_: Stopwatch) -> dict[str, Any]:
         ranges, records, raw = read_ranges(checkpoint, run.topics[0]), run.records(), _read(run)
         partitions, moves = run.partitions(), restarts(folder, bin_of.bins)
         arrivals = arrivals_of(records, ranges)

@@ -62,7 +62,7 @@ def read_waits(folder: Path) -> Waits:
     return Waits.of((epoch, bin_) for epoch, bins in waiting.items() for bin_ in bins)
 
 
-class Watch:
+class Stopwatch:
     """The seconds that reading and checking take: read() between them."""
 
     def __init__(self) -> None:
@@ -113,9 +113,9 @@ class CheckedRun:
         """Returns what the folder says of the run, see `read_facts`."""
         return read_facts(self.folder, expected=self.expected_migrations)
 
-    def answer(self, ask: Callable[[Watch], dict[str, Any]]) -> dict[str, Any]:
+    def answer(self, ask: Callable[[Stopwatch], dict[str, Any]]) -> dict[str, Any]:
         """Returns what `ask` answers, in oracle.json too; unknown when it raises any exception."""
-        return answered(self.folder, lambda: ask(Watch()))
+        return answered(self.folder, lambda: ask(Stopwatch()))
 
 
 def check_run(run: CheckedRun, checkpoint: Path) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def check_run(run: CheckedRun, checkpoint: Path) -> dict[str, Any]:
         checkpoint: the checkpoint folder of the query: its offset and commit logs are read.
     """
 
-    def ask(watch: Watch) -> dict[str, Any]:
+    def ask(watch: Stopwatch) -> dict[str, Any]:
         where: dict[str, Any] = {"bin_of": run.bin_of, "moves": read_moves(run.folder), "waits": read_waits(run.folder)}
         ranges = read_ranges(checkpoint, run.topics[0])
         records, results, partitions = run.records(), run.results(), run.partitions()

@@ -33,7 +33,7 @@ _SIGNS = {"valid": "✓", "invalid": "✗"}
 
 
 @dataclass(frozen=True)
-class Found:
+class ResultFolders:
     """Result folders: the experiments that can be compared, and a sentence for each folder that was passed over."""
 
     experiments: list[StoredExperiment]
@@ -45,7 +45,7 @@ class Found:
         return labels_of(self.experiments)
 
 
-def find_experiments(folders: Sequence[Path]) -> Found:
+def find_experiments(folders: Sequence[Path]) -> ResultFolders:
     """Returns the finished experiments of result folders, and of folders that hold such; oldest name first.
 
     Raises:
@@ -60,7 +60,7 @@ def find_experiments(folders: Sequence[Path]) -> Found:
     if not experiments:
         where = ", ".join(str(folder) for folder in folders)
         raise UsageError(f"There is no finished experiment in {where}: ./inv bench makes one.")
-    return Found(experiments, [why for _, why in told if why])
+    return ResultFolders(experiments, [why for _, why in told if why])
 
 
 def _places(folder: Path) -> list[Path]:
@@ -84,7 +84,7 @@ def _why_skipped(place: Path) -> str:
     return ""
 
 
-def write_comparison(experiments: Found, page: Path) -> Path:
+def write_comparison(experiments: ResultFolders, page: Path) -> Path:
     """Writes the page that compares the experiments, and returns its path.
 
     Raises:
@@ -120,7 +120,7 @@ def compare(folders: str, output: str) -> int:
     return 0
 
 
-def _content(experiments: Found, page: Path) -> dict[str, Any]:
+def _content(experiments: ResultFolders, page: Path) -> dict[str, Any]:
     named = list(zip(experiments.labels, experiments.experiments, strict=True))
     runs = [(label, experiment, run) for label, experiment in named for run in experiment.ordered()]
     places = {id(run): place for place, (_, _, run) in enumerate(runs)}

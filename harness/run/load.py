@@ -145,8 +145,8 @@ def _let_go_first(pid: int) -> None:
         os.sched_setscheduler(pid, os.SCHED_RR, os.sched_param(1))
 
 
-class Load(Closing):
-    """The producer process; `with Load(...)` ends it in any case, and it ends itself when this process dies.
+class LoadGenerator(Closing):
+    """The producer process; `with LoadGenerator(...)` ends it in any case, and it ends itself when this process dies.
 
     With `waits_for` the load is extendable: while that says what it waits for, the load goes on past its planned end,
     second by second on the same schedule, up to load.json's `most_s`. The limit is the experiment's `longest_s`.

@@ -37,9 +37,9 @@ from harness.run.application import Application, Place, Query, new_session, plac
 from harness.run.check import check, due_of, expected_migrations, unmet
 from harness.run.disturb import Disturbance
 from harness.run.engine import start_engine
-from harness.run.load import Load, preload, schedule
+from harness.run.load import LoadGenerator, preload, schedule
 from harness.run.pipeline import log_dir, spark_checkpoint, start_native, start_query, topics_of
-from harness.run.progress import Cancelled, Progress
+from harness.run.progress import Cancelled, RunProgress
 from harness.run.recorder import Recorder
 from harness.run.runs import begin_anew
 from impls import catalog
@@ -60,7 +60,7 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
         begin_anew(folder)  # nothing tells which records of its preload are in its state
     resumed = (folder / "load.json").exists()
     recorder = Recorder(folder, real_time=run.real_time and run.mechanism not in catalog.baselines())
-    progress = Progress(recorder, cancelled=cancelled)
+    progress = RunProgress(recorder, cancelled=cancelled)
     disturbance = Disturbance(run, folder)
     with ExitStack() as stack:
         stack.callback(recorder.close)
@@ -137,7 +137,7 @@ class _Course:
     topic: str
     broker: Broker
     query: Application
-    progress: Progress
+    progress: RunProgress
 
     def follow(self, disturbance: Disturbance, roles: dict[str, Callable[[], int | None]], *, resumed: bool) -> None:
         """Sends the load, gives the commands and returns when everything is applied."""
@@ -147,7 +147,7 @@ class _Course:
         load = schedule(self.folder, experiment, self.topic, self._preloaded())
         waits_for = partial(unmet, self.run, load, self.query, recorder)
         with (
-            Load(self.folder, self.broker.bootstrap, load, resume=resumed, waits_for=waits_for) as generator,
+            LoadGenerator(self.folder, self.broker.bootstrap, load, resume=resumed, waits_for=waits_for) as generator,
             MemorySampler(
                 self.folder / "memory.jsonl",
                 broker_pid=self.broker.pid,
@@ -210,7 +210,7 @@ class _Course:
 
         return still
 
-    def _command(self, start_us: int, generator: Load, disturbance: Disturbance) -> None:
+    def _command(self, start_us: int, generator: LoadGenerator, disturbance: Disturbance) -> None:
         """Gives each command at its time, and returns when the generator has finished."""
         query = self.query
         given = sum(line["kind"] == "command" for line in read_lines(self.folder / "events.jsonl"))

@@ -58,7 +58,7 @@ def line_of(
 
 
 @dataclass
-class Progress:
+class RunProgress:
     """What the watcher receives: the phase, and once a second the numbers of the last second.
 
     `due` returns how many records are due by now, once the load is scheduled.

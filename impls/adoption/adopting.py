@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from impls.adoption.cutover import FILES, IMAGES_SCHEMA, Target, names_of, write_cutover, write_images
-from impls.adoption.found import Found, Wanted, found_in
+from impls.adoption.found import NativeState, Wanted, found_in
 from impls.adoption.native import NativeLog, check_topics, read_log
 from impls.adoption.reading import operators_of, plain_place, reading_session, refused, the_operator
 from impls.driver.checkpoint import Checkpoint
@@ -211,7 +211,7 @@ _Place = tuple[int, int, bool, str | None]
 
 
 def _fill(
-    folder: Path, location: str, log: NativeLog, successor: Found, *, place: _Place, tell: Tell | None
+    folder: Path, location: str, log: NativeLog, successor: NativeState, *, place: _Place, tell: Tell | None
 ) -> list[Any]:
     """Makes the checkpoint in a folder and returns what was written: (bin, entries, size, written)."""
     bins, workers, fsync, log_dir = place

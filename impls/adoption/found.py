@@ -67,7 +67,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Found:
+class NativeState:
     """A native query's state.
 
     Attributes:
@@ -87,7 +87,7 @@ class Found:
 
 def found_in(
     spark: SparkSession, location: str, log: NativeLog, state: StateOperator, wanted: Wanted, *, bins: int
-) -> Found:
+) -> NativeState:
     """Returns the state of a checkpoint behind its last batch.
 
     Raises UsageError when it has a form that is not known, or is not that of what is wanted.
@@ -108,7 +108,9 @@ def found_in(
         "output_mode": str(state.properties["outputMode"]).lower(), "time_mode": mode, "pandas": wanted.pandas,
     }  # fmt: skip
     kept = {name: variable for name, (variable, _) in variables.items()}
-    return Found(operator, _KEY, entries, (TIMER, EXPIRY), lambda folder: check_kept(folder, settings, kept).keep())
+    return NativeState(
+        operator, _KEY, entries, (TIMER, EXPIRY), lambda folder: check_kept(folder, settings, kept).keep()
+    )
 
 
 def _parsed(state: DataFrame, types: str) -> StructType:
@@ -118,7 +120,7 @@ def _parsed(state: DataFrame, types: str) -> StructType:
         raise UsageError(f'The types {types!r} are no DDL, such as "price decimal(8,2), amount int".') from error
 
 
-def _aggregation(state: DataFrame, location: str, log: NativeLog, wanted: Wanted, bins: int) -> Found:
+def _aggregation(state: DataFrame, location: str, log: NativeLog, wanted: Wanted, bins: int) -> NativeState:
     if wanted.aggregates is None:
         raise UsageError(f"The state in {location} is that of groupBy().agg(): name its aggregates.")
     if log.aggregation_format != _AGGREGATION_FORMAT:
@@ -139,8 +141,8 @@ def _aggregation(state: DataFrame, location: str, log: NativeLog, wanted: Wanted
     expire = append or (window is not None and log.watermark_ms > 0)
     entries = entries_of_aggregate(state, operator, bins, expire=expire)
     if expire:  # its state says nothing of the delay, which belongs to the stream
-        return Found(with_windows(operator, 0, key if append else None), GROUPING_KEY, entries, (WINDOW_EXPIRY,))
-    return Found(operator, GROUPING_KEY, entries)
+        return NativeState(with_windows(operator, 0, key if append else None), GROUPING_KEY, entries, (WINDOW_EXPIRY,))
+    return NativeState(operator, GROUPING_KEY, entries)
 
 
 def _appends(location: str, mode: str, window: str | None, watermark: bool) -> bool:

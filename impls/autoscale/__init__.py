@@ -4,12 +4,13 @@ A policy is a function `decide(measured, *, option=default, ...)`, pure and dete
 name of its module, with options NAME:OPTION=VALUE,OPTION=VALUE. Adding one adds a module to this folder.
 """
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import takewhile
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from impls.protocol.named import defaults_of, modules_with, read_policy
 
@@ -148,15 +149,22 @@ class Decision:
     numbers: Mapping[str, float] = field(default_factory=dict)
 
 
-class Policy(Protocol):
+class AutoscalePolicy(Protocol):
     """Decides; raises UsageError for an option out of range, whatever was measured."""
 
     def __call__(self, measured: Measured, /, **options: float) -> Decision:
         """Returns the decision."""
 
 
+def __getattr__(name: str) -> Any:
+    if name == "Policy":  # which `impls.placement` has, too
+        warnings.warn("impls.autoscale.Policy is AutoscalePolicy now.", DeprecationWarning, stacklevel=2)
+        return AutoscalePolicy
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 @cache
-def policies() -> dict[str, Policy]:
+def policies() -> dict[str, AutoscalePolicy]:
     """Returns the policies by name: modules of this folder that define a function `decide`."""
     return modules_with(Path(__file__).parent, __name__, "decide")
 

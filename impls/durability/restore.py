@@ -29,7 +29,7 @@ _UNSEEN = f"mount the checkpoint's file system on this host, or {ADVICE}"
 
 
 @dataclass(frozen=True)
-class Source:
+class RestoreSource:
     """Where a query's bins can be restored from: its durable files, and what its operator creates."""
 
     files: Files
@@ -118,7 +118,7 @@ class Restored:
     delta_bytes: int
 
 
-def usable_from(source: Source) -> int:
+def usable_from(source: RestoreSource) -> int:
     """Returns the oldest epoch that a bin of `RestoreRequest.have` may be at: the changelog has all later changes."""
     try:
         return int(read_manifest(source.files, source.query, source.bins).base.min())
@@ -126,7 +126,7 @@ def usable_from(source: Source) -> int:
         raise StateError(str(error)) from error
 
 
-def restore(source: Source, txn: lmdb.Transaction, epoch: int, request: RestoreRequest) -> Restored:
+def restore(source: RestoreSource, txn: lmdb.Transaction, epoch: int, request: RestoreRequest) -> Restored:
     """Writes bins into a transaction as they were at the end of an epoch.
 
     The environment must not hold the bins, those in `request.have` excepted. Raises StateError when a frame, a snapshot
@@ -177,7 +177,7 @@ def _shown(manifest: Manifest, request: RestoreRequest) -> NDArray[np.int64]:
     return shown
 
 
-def _check_not_ahead(source: Source, manifest: Manifest, epoch: int, request: RestoreRequest) -> None:
+def _check_not_ahead(source: RestoreSource, manifest: Manifest, epoch: int, request: RestoreRequest) -> None:
     of_states = _shown(manifest, request)[list(request.states)].max(initial=-1)
     newest = int(max(of_states, manifest.base[list(request.queues)].max(initial=-1)))
     if newest > epoch:
@@ -187,7 +187,7 @@ def _check_not_ahead(source: Source, manifest: Manifest, epoch: int, request: Re
         )
 
 
-def _walk(source: Source, manifest: Manifest, epoch: int, request: RestoreRequest) -> _Walk:
+def _walk(source: RestoreSource, manifest: Manifest, epoch: int, request: RestoreRequest) -> _Walk:
     """Reads frames from `epoch` back to the snapshots, following each bin to the worker it was pulled from."""
     walk, shown = _Walk(), _shown(manifest, request)
     queued = np.zeros(source.bins, bool)
@@ -224,7 +224,7 @@ def _walk(source: Source, manifest: Manifest, epoch: int, request: RestoreReques
 
 
 def _take_of_old_owners(
-    source: Source, walk: _Walk, epoch: int, came: Mapping[int, NDArray[np.bool_]], *, missing: bool
+    source: RestoreSource, walk: _Walk, epoch: int, came: Mapping[int, NDArray[np.bool_]], *, missing: bool
 ) -> None:
     """Takes what old owners have changed in the epoch that moved their bins, as they do in real time."""
     for owner, bins in came.items():
@@ -242,7 +242,7 @@ def _read(files: Files, name: str, kind: str) -> tuple[str, bytes]:
     return path, raw
 
 
-def _read_frame(source: Source, epoch: int, worker: int, *, missing: bool = False) -> frames.Frame:
+def _read_frame(source: RestoreSource, epoch: int, worker: int, *, missing: bool = False) -> frames.Frame:
     """Returns a worker's changes of an epoch; none where its file may be `missing` and is."""
     name = frames.frame_name(epoch, worker)
     raw = source.files.read(name) if missing else None
@@ -260,7 +260,7 @@ def _read_frame(source: Source, epoch: int, worker: int, *, missing: bool = Fals
 
 
 def _load_snapshots(
-    source: Source, manifest: Manifest, state: BinState, txn: lmdb.Transaction, request: RestoreRequest
+    source: RestoreSource, manifest: Manifest, state: BinState, txn: lmdb.Transaction, request: RestoreRequest
 ) -> None:
     """Writes the requested bins' snapshots, one file in memory at a time.
 
@@ -288,7 +288,7 @@ def _load_snapshots(
             request.progress()
 
 
-def _read_snapshot(source: Source, epoch: int, worker: int, generation: int) -> dict[int, snapshots.BinImage]:
+def _read_snapshot(source: RestoreSource, epoch: int, worker: int, generation: int) -> dict[int, snapshots.BinImage]:
     path, raw = _read(source.files, snapshots.snapshot_name(epoch, worker, generation), "snapshot")
     query, images = snapshots.decode(raw, path)
     if query != source.query:

@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 
 from impls.errors import UsageError
 from impls.processor.keys import KeyCodec
-from impls.processor.rows import RowCodec
+from impls.processor.rows import StateRowCodec
 from impls.store.hashing import hash_bytes
 
 TIMER, VALUE, LIST, MAP, EXPIRY, TIMERS, ITEM = (bytes([family]) for family in range(7))
@@ -175,7 +175,7 @@ class Encoding:
     """
 
     def __init__(self, key_schema: StructType):
-        self._key, self._rows, self._keys = KeyCodec(key_schema), dict[str, RowCodec](), dict[str, KeyCodec]()
+        self._key, self._rows, self._keys = KeyCodec(key_schema), dict[str, StateRowCodec](), dict[str, KeyCodec]()
 
     def key(self, row: Sequence[Any]) -> bytes:
         """Returns a grouping key, one value per column, as bytes; `impls.processor.keys.key_sql` does so in Spark."""
@@ -228,9 +228,9 @@ class Encoding:
         times = [time_of(name[1:]) for name, _ in entries if name[:1] in {TIMER, EXPIRY}]
         return min(times, default=None)
 
-    def _row(self, variable: Variable) -> RowCodec:
+    def _row(self, variable: Variable) -> StateRowCodec:
         if variable.name not in self._rows:
-            self._rows[variable.name] = RowCodec(variable.schema, variable.subject)
+            self._rows[variable.name] = StateRowCodec(variable.schema, variable.subject)
         return self._rows[variable.name]
 
     def _expiring(self, name: bytes, front: bytes, row: bytes, expires: int | None) -> Entries:

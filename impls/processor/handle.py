@@ -17,7 +17,7 @@ from impls.processor import encoding
 from impls.processor.encoding import Variable
 from impls.processor.kept import EvolvedRows, History
 from impls.processor.keys import KeyCodec
-from impls.processor.rows import RowCodec
+from impls.processor.rows import StateRowCodec
 from impls.processor.scope import Scope
 from impls.processor.state import ListClient, MapClient, ValueClient
 
@@ -40,8 +40,8 @@ def _time(ms: int) -> int:
 
 
 @lru_cache(maxsize=64)
-def _row_codec(schema: StructType, history: History | None, where: str) -> RowCodec:
-    return RowCodec(schema, where) if history is None else EvolvedRows(history, where)
+def _row_codec(schema: StructType, history: History | None, where: str) -> StateRowCodec:
+    return StateRowCodec(schema, where) if history is None else EvolvedRows(history, where)
 
 
 @lru_cache(maxsize=64)
@@ -127,7 +127,7 @@ class Handle(StatefulProcessorHandle):
         if self.variables.pop(stateName, None) is not None:
             self._clients[stateName].delete()
 
-    def _codec(self, made: Variable) -> RowCodec:
+    def _codec(self, made: Variable) -> StateRowCodec:
         return _row_codec(made.schema, self._histories.get(made.name), made.subject)
 
     def _kept(self, client: Any, name: str) -> Any:

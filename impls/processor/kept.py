@@ -20,7 +20,7 @@ from impls.errors import ADVICE, UsageError
 from impls.operators.rowjson import each, nullable
 from impls.processor.coerce import coercion
 from impls.processor.encoding import Variable
-from impls.processor.rows import RowCodec, row_maker
+from impls.processor.rows import StateRowCodec, row_maker
 
 _One = Callable[[Any], Any]
 LAST = ord("[") - 1  # a row of the first schema begins with [
@@ -40,7 +40,7 @@ class History:
     current: int
 
 
-class EvolvedRows(RowCodec):
+class EvolvedRows(StateRowCodec):
     """Rows of a variable with a history to bytes and back.
 
     Args:
@@ -52,10 +52,10 @@ class EvolvedRows(RowCodec):
         super().__init__(history.schemas[history.current], where)
         self._history = history
         self._front = bytes([history.current]) if history.current else b""
-        self._earlier: dict[int, tuple[RowCodec, _One | None]] = {}
+        self._earlier: dict[int, tuple[StateRowCodec, _One | None]] = {}
 
     def encode(self, data: Any) -> bytes:
-        """Returns a row as bytes; raises what `RowCodec.encode` raises."""
+        """Returns a row as bytes; raises what `StateRowCodec.encode` raises."""
         return self._front + super().encode(data)
 
     def decode(self, raw: bytes) -> tuple[Any, ...]:
@@ -67,9 +67,9 @@ class EvolvedRows(RowCodec):
         values = codec.decode(row)
         return values if convert is None else tuple(convert(values))
 
-    def _reader(self, number: int) -> tuple[RowCodec, _One | None]:
+    def _reader(self, number: int) -> tuple[StateRowCodec, _One | None]:
         written = self._history.schemas[number]
-        self._earlier[number] = RowCodec(written, self._where), converter(written, self.schema)
+        self._earlier[number] = StateRowCodec(written, self._where), converter(written, self.schema)
         return self._earlier[number]
 
 

@@ -60,7 +60,7 @@ class KeyCodec:
         self._make, self._converts = row_maker(schema.names), any(schema._needConversion)
 
     def encode(self, data: Any) -> bytes:
-        """Returns a key, a row of values as a user gives them, as bytes; raises what `RowCodec.encode` raises."""
+        """Returns a key, a row of values as a user gives them, as bytes; raises what `StateRowCodec.encode` raises."""
         return self._pack(self._coerce(internal_row(self.schema, normalized(data))))
 
     def decode(self, raw: bytes) -> t.Row:

@@ -61,7 +61,7 @@ def row_maker(names: Sequence[str]) -> Callable[[Any], t.Row]:
     return make
 
 
-class RowCodec:
+class StateRowCodec:
     """Rows of one schema to bytes and back; what a row becomes in between is what it becomes in Spark's state.
 
     Args:

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkRuntimeError
 from impls.processor import encoding
 from impls.processor.encoding import Variable, list_head, with_expiry
 from impls.processor.keys import KeyCodec
-from impls.processor.rows import RowCodec
+from impls.processor.rows import StateRowCodec
 from impls.processor.scope import Scope
 
 _T = TypeVar("_T")
@@ -46,7 +46,7 @@ def _raising(error: type[Exception], *args: str) -> Callable[..., Any]:
 class _Rows:
     """Rows of a variable, with a time to live or without."""
 
-    def __init__(self, scope: Scope, variable: Variable, codec: RowCodec):
+    def __init__(self, scope: Scope, variable: Variable, codec: StateRowCodec):
         self._scope, self._codec, self._head, self._ttl = scope, codec, variable.head, variable.ttl_ms
         self._variable = variable
 
@@ -122,7 +122,7 @@ def _next_of(reading: dict[str, Iterator[_T]], iterator_id: str, begin: Callable
 class ListClient(_Rows):
     """The client of a ListState."""
 
-    def __init__(self, scope: Scope, variable: Variable, codec: RowCodec):
+    def __init__(self, scope: Scope, variable: Variable, codec: StateRowCodec):
         super().__init__(scope, variable, codec)
         self._name, self._reading = variable.name, dict[str, Iterator[bytes]]()
 
@@ -202,7 +202,7 @@ class ListClient(_Rows):
 class MapClient(_Rows):
     """The client of a MapState."""
 
-    def __init__(self, scope: Scope, variable: Variable, codec: RowCodec, keys: KeyCodec):
+    def __init__(self, scope: Scope, variable: Variable, codec: StateRowCodec, keys: KeyCodec):
         super().__init__(scope, variable, codec)
         self._keys, self._reading = keys, dict[str, Iterator[tuple[bytes, bytes]]]()
 

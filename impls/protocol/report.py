@@ -29,7 +29,7 @@ class Queues:
 
 
 @dataclass(frozen=True)
-class Moves:
+class MovesReport:
     """The pulls of the epoch.
 
     Attributes:
@@ -119,7 +119,7 @@ class Pipelines:
 
 _KINDS: dict[str, type[Any]] = {
     "queues": Queues,
-    "moves": Moves,
+    "moves": MovesReport,
     "replication": Replication,
     "changelog": Written,
     "snapshot": Written,
@@ -170,7 +170,7 @@ class Report:
     commits: int = 0
     breakdown: dict[str, float] = field(default_factory=dict)
     queues: Queues = _NOTHING["queues"]
-    moves: Moves = _NOTHING["moves"]
+    moves: MovesReport = _NOTHING["moves"]
     replication: Replication = _NOTHING["replication"]
     changelog: Written = _NOTHING["changelog"]
     snapshot: Written = _NOTHING["snapshot"]

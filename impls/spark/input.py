@@ -29,7 +29,7 @@ _LOOK_S = 1.0  # between looks at topics in real time, whose epochs are short an
 
 
 @dataclass(frozen=True)
-class Input:
+class QueryInput:
     """A query's input.
 
     Attributes:
@@ -51,7 +51,7 @@ class Input:
     location: Path
 
     @classmethod
-    def of(cls, df: DataFrame, results: Sink, checkpoint: str | Path, *, numbered: bool) -> "Input":
+    def of(cls, df: DataFrame, results: Sink, checkpoint: str | Path, *, numbered: bool) -> "QueryInput":
         """Returns the input of a query.
 
         Args:

@@ -11,7 +11,7 @@ from impls.durability.files import Files
 from impls.operators.base import Operator
 from impls.operators.pipeline import contents_of
 from impls.protocol.mechanism import Mechanism
-from impls.spark.input import Input
+from impls.spark.input import QueryInput
 from impls.spark.master import is_local
 from impls.spark.readiness import host_name
 from impls.spark.secrecy import check_channel, secrets_of
@@ -23,7 +23,7 @@ from impls.worker.sinks import Sink
 
 
 def spec_of(
-    read: Input, how: Mechanism, operator: Operator, sink: Sink, transfer: Transfer | None, *, opened: Checkpoint,
+    read: QueryInput, how: Mechanism, operator: Operator, sink: Sink, transfer: Transfer | None, *, opened: Checkpoint,
     bins: int, state_dir: str, files: Files | None, repeats: bool, on_error: str,
 ) -> QuerySpec:  # fmt: skip
     """Returns what is constant for the query's life.

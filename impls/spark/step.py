@@ -29,7 +29,7 @@ from impls.spark.readiness import NAME, SEAT, host_name
 from impls.store.records import Results
 from impls.worker.attempts import run_epoch
 from impls.worker.query import QuerySpec, Task
-from impls.worker.sinks import ForeachBatch, Sink, Taken
+from impls.worker.sinks import CollectingSink, ForeachBatch, Sink
 
 REPORT_SCHEMA = StructType([StructField("report", StringType()), StructField("cells", BinaryType())])
 _RESULTS = ("key", "value")
@@ -128,7 +128,7 @@ def _answers(task: Task, tables: list[pa.Table]) -> Iterator[pa.RecordBatch]:
         freeze_imports()
         yield answer_of(report, cells)
         return
-    taken = Taken()
+    taken = CollectingSink()
     report, cells = run_epoch(replace(task, spec=replace(task.spec, output=taken)), tables)
     freeze_imports()
     yield from with_results(answer_of(report, cells), taken.results)

@@ -13,7 +13,7 @@ from impls.errors import CorruptStateError
 from impls.faults import fault
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, Pull
-from impls.protocol.report import Moves
+from impls.protocol.report import MovesReport
 from impls.store.bins import check_arrived, check_places, copy_bin, drop_bin, read_size
 from impls.store.environment import Store, store_path
 from impls.store.pages import leaves_of
@@ -24,7 +24,7 @@ from impls.worker.query import Task
 from impls.worker.replicas import copy_replicas
 
 
-class Network:
+class NetworkTraffic:
     """What came from other hosts, and how long that took."""
 
     def __init__(self) -> None:
@@ -41,7 +41,9 @@ class Network:
         return tuple([host, self._bytes[host], round(self._seconds[host] * 1e3, 3)] for host in sorted(self._bytes))
 
 
-def copied(task: Task, source: int, bins: Sequence[int], txn: lmdb.Transaction, network: Network) -> Iterator[int]:
+def copied(
+    task: Task, source: int, bins: Sequence[int], txn: lmdb.Transaction, network: NetworkTraffic
+) -> Iterator[int]:
     """Copies bins from a worker's environment at its last commit, and yields each when it is here.
 
     Raises CorruptStateError when the environment is lost, stale, damaged or out of reach; the bins that were yielded
@@ -70,7 +72,7 @@ def _here(task: Task, source: int, bins: Sequence[int], txn: lmdb.Transaction) -
 
 
 def _there(  # noqa: PLR0917 - the task, what, where to and where from
-    task: Task, source: int, bins: Sequence[int], txn: lmdb.Transaction, home: str, network: Network
+    task: Task, source: int, bins: Sequence[int], txn: lmdb.Transaction, home: str, network: NetworkTraffic
 ) -> Iterator[int]:
     transfer, address = task.spec.transfer, dict(task.order.servers).get(home, "")
     if transfer is None or not address:
@@ -104,9 +106,9 @@ class Pulled:
     network: tuple[Row, ...] = ()
     lost: tuple[Row, ...] = ()
 
-    def moves(self) -> Moves:
+    def moves(self) -> MovesReport:
         """Returns it as a part of a report."""
-        return Moves(
+        return MovesReport(
             list(self.sizes), list(self.entries), self.shipped, self.restored, list(self.network), list(self.lost)
         )
 
@@ -224,7 +226,7 @@ def pull_bins(task: Task, pulls: Sequence[Pull], txn: lmdb.Transaction, *, from_
     left: dict[int, int] = {}
     if written.plan.from_replica and spec.files is not None and not from_checkpoint:
         return _from_replicas(task, wanted, {pull.bin: pull.target for pull in pulls}, txn)
-    network = Network()
+    network = NetworkTraffic()
     lost: list[Row] = []
     for source, bins in by_source.items():
         if from_checkpoint and spec.files is not None:

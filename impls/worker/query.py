@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from impls.durability.files import Files
-from impls.durability.restore import Source, no_progress
+from impls.durability.restore import RestoreSource, no_progress
 from impls.operators.base import Operator
 from impls.operators.blame import Place
 from impls.protocol.mechanism import Shared
@@ -49,9 +49,9 @@ class QuerySpec:
         """Whether what is committed must survive the failure of its host."""
         return self.files is not None and self.files.fsync
 
-    def source(self) -> Source | None:
+    def source(self) -> RestoreSource | None:
         """Returns where bins can be restored from, None for durability "none"."""
-        return None if self.files is None else Source(self.files, self.query, self.bins, self.operator)
+        return None if self.files is None else RestoreSource(self.files, self.query, self.bins, self.operator)
 
 
 @dataclass(frozen=True)

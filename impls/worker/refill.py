@@ -7,7 +7,7 @@ import lmdb
 import numpy as np
 
 from impls.durability.frame import Frame, ends_epoch, frames_in
-from impls.durability.restore import Restored, RestoreRequest, Source, restore
+from impls.durability.restore import Restored, RestoreRequest, RestoreSource, restore
 from impls.errors import StateError
 from impls.store.checked import put_of_epoch
 from impls.store.tables import OUTBOX
@@ -31,7 +31,7 @@ def _after(segment: Sequence[Frame]) -> WorkerState:
 
 
 def refill(
-    task: Task, source: Source, txn: lmdb.Transaction, states: dict[int, int], have: Mapping[int, int]
+    task: Task, source: RestoreSource, txn: lmdb.Transaction, states: dict[int, int], have: Mapping[int, int]
 ) -> tuple[Restored, int]:
     """Puts a worker as it was behind its last commit into an empty environment; returns also the last epoch it ended.
 

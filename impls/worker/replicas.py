@@ -13,7 +13,7 @@ import lmdb
 import numpy as np
 import pyarrow as pa
 
-from impls.durability.restore import Restored, RestoreRequest, Source, restore, usable_from
+from impls.durability.restore import Restored, RestoreRequest, RestoreSource, restore, usable_from
 from impls.errors import CorruptStateError, StateError
 from impls.operators.base import Input
 from impls.protocol.report import Replication, Report
@@ -161,7 +161,7 @@ def _forget(txn: lmdb.Transaction, task: Task, wanted: set[int]) -> None:
         txn.delete(_EPOCHS + bin_.to_bytes(2, "big"))
 
 
-def _bring(source: Source, txn: lmdb.Transaction, task: Task, bins: list[int]) -> Restored:
+def _bring(source: RestoreSource, txn: lmdb.Transaction, task: Task, bins: list[int]) -> Restored:
     """Brings replicas to the end of the epoch before, from what they show if the changelog still reaches back there."""
     order, target, oldest = task.order, task.epoch - 1, usable_from(source)
     if txn.get(META) is None:

@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 
 from impls.operators.base import Operator
 from impls.protocol.eventtime import Partial, merge_partials
-from impls.protocol.report import EventTimes, Moves, Pipelines, Report, Written
+from impls.protocol.report import EventTimes, MovesReport, Pipelines, Report, Written
 from impls.worker.state import WorkerState
 
 Times = list[list[int]]
@@ -89,10 +89,12 @@ def _added(first: tuple[list[int], list[int]], second: tuple[list[int], list[int
     return list(total), list(total.values())
 
 
-def _moves(first: Moves, second: Moves) -> Moves:
+def _moves(first: MovesReport, second: MovesReport) -> MovesReport:
     if not second.bins and not second.lost:
         return first
-    return Moves(**{field.name: getattr(first, field.name) + getattr(second, field.name) for field in fields(Moves)})
+    return MovesReport(
+        **{field.name: getattr(first, field.name) + getattr(second, field.name) for field in fields(MovesReport)}
+    )
 
 
 def _pipelines(first: Pipelines, second: Pipelines) -> Pipelines:

@@ -76,7 +76,7 @@ class ForeachBatch:
     def send(
         self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int, commit: int
     ) -> None:
-        """Sends nothing: the worker's task returns results to Spark, see `Taken`."""
+        """Sends nothing: the worker's task returns results to Spark, see `CollectingSink`."""
 
 
 def _stays_in_the_driver(_frame: Any, _epoch: int) -> None:
@@ -84,7 +84,7 @@ def _stays_in_the_driver(_frame: Any, _epoch: int) -> None:
 
 
 @dataclass
-class Taken:
+class CollectingSink:
     """Keeps what a worker sends in one epoch, so that its task can return it to Spark; a repeat replaces it.
 
     Attributes:

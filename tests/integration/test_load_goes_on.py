@@ -14,7 +14,7 @@ from generators.rates import make_schedule
 from generators.stream import Share, Stream
 from harness.experiment.description import LOAD_MOST, Experiment
 from harness.files import read_json
-from harness.run.load import Load, schedule
+from harness.run.load import LoadGenerator, schedule
 from impls.errors import UsageError
 
 RATE, SECONDS = 400, 3.0
@@ -33,7 +33,7 @@ def sent(kafka, topic, folder, waits_for, shape="constant", resume=False, **more
     """Carries a load out and returns load.json and generator.json."""
     experiment = Experiment(rate=RATE, rate_shape=shape, duration_s=SECONDS, lead_in_s=0.5, keys=1000)
     load = {**schedule(folder, experiment, topic), **more}
-    with Load(folder, kafka, load, resume=resume, waits_for=lambda: waits_for(load)) as generator:
+    with LoadGenerator(folder, kafka, load, resume=resume, waits_for=lambda: waits_for(load)) as generator:
         end = time.monotonic() + DEADLINE_S
         while not generator.finished():
             assert time.monotonic() < end, "the generator did not end"
@@ -47,7 +47,7 @@ def test_the_generator_goes_first_where_that_is_allowed(kafka, topic_factory, tm
     if tried.returncode:
         pytest.skip("no process may be given a higher priority here")
     load = schedule(tmp_path, Experiment(rate=RATE, duration_s=SECONDS, lead_in_s=0.5, keys=1000), topic_factory(2))
-    with Load(tmp_path, kafka, load, resume=False, waits_for=None) as generator:
+    with LoadGenerator(tmp_path, kafka, load, resume=False, waits_for=None) as generator:
         assert os.sched_getscheduler(generator.pid) == os.SCHED_RR
 
 

@@ -17,7 +17,7 @@ from harness.lab.ports import LOOPBACK, free_ports
 from harness.setup.java import ensure_jars, find_java
 from impls.controltopic.topic import ControlTopic
 from impls.operators import HashCount
-from impls.spark.input import Input
+from impls.spark.input import QueryInput
 from impls.worker.results import ResultReader
 
 pytestmark = pytest.mark.spark
@@ -138,6 +138,6 @@ def test_a_whole_query_with_its_control_topic_and_no_secret_in_what_it_leaves(sp
 
 def test_how_far_the_source_goes_is_known_by_the_sources_own_settings(spark, secured, tmp_path):
     """Also where results go elsewhere; the source's topic is that of the test before."""
-    read = Input.of(rows_of(spark, secured), impls.ForeachBatch(print), tmp_path, numbered=False)
+    read = QueryInput.of(rows_of(spark, secured), impls.ForeachBatch(print), tmp_path, numbered=False)
     assert read.broker == {**secured.settings, "bootstrap.servers": secured.address}
     assert read.topics.ids.keys() == {"in"}

@@ -20,7 +20,7 @@ from harness.suites.changes.run import judged
 from harness.suites.conformance.cases import BINS, SCENARIOS, Tour
 from harness.suites.conformance.judge import rows_of
 from harness.suites.conformance.watch import Watch
-from harness.suites.faults.report import Outcome, report_of
+from harness.suites.faults.report import FaultOutcome, report_of
 from harness.suites.faults.schedule import draw_schedule
 from harness.suites.regress.decide import TIMES, compare
 from impls.errors import StateError
@@ -166,10 +166,10 @@ def test_an_undisturbed_run_needs_no_fault(tmp_path):
 
 def _fault_report(verdict, *, short=0, skipped=False):
     schedule = draw_schedule(1, ["megaphone-fluid"], only=["worker@after-commit", "worker@before-report"])
-    outcomes = [Outcome(fault, "survived") for fault in schedule]
-    outcomes[-1] = Outcome(schedule[-1], verdict)
+    outcomes = [FaultOutcome(fault, "survived") for fault in schedule]
+    outcomes[-1] = FaultOutcome(schedule[-1], verdict)
     if skipped:
-        outcomes = [Outcome(fault, "skipped") for fault in schedule]
+        outcomes = [FaultOutcome(fault, "skipped") for fault in schedule]
     answers = {"megaphone-fluid": {"verdict": "valid", "reasons": []}}
     return report_of(1, schedule, outcomes[: len(outcomes) - short], answers, seconds=1.0)
 

@@ -165,7 +165,7 @@ appender.a.layout.pattern=%d{HH:mm:ss,SSS} %-5p %c{1} - %m%n
 """
 
 
-class JavaProcess(guard.Program):
+class JavaProcess(guard.GuardedProgram):
     """A class of some jars, run as a program; its output is in `log`."""
 
     def __init__(self, name: str, jars: Sequence[Path], log: Path, options: Sequence[str] = ()):

@@ -15,7 +15,7 @@ _SPEAK_DEADLINE_S = 5.0
 _BYTES_MOST = 1 << 20
 
 
-class Listener:
+class CommandListener:
     """The supervisor's end: `answer` waits for a command and answers it."""
 
     def __init__(self, folder: Path):

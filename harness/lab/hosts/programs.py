@@ -98,7 +98,7 @@ _READY_DEADLINE_S = 60.0
 _PASSED_ON = "AWS_"  # what an object store asks for, which executors have from their worker
 
 
-class SparkProgram(guard.Program):
+class SparkProgram(guard.GuardedProgram):
     """A master or worker: `start()`, then `stop()`; it ends with this process, however that ends.
 
     Its log is `spark.log` in its folder; a worker has its executors' logs in `work` there.

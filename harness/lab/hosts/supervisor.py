@@ -18,7 +18,7 @@ from typing import Any
 from generators.stdin import Stop
 from harness.files import write_json
 from harness.lab.hosts import programs
-from harness.lab.hosts.control import Listener
+from harness.lab.hosts.control import CommandListener
 from harness.lab.hosts.isolated import UNSHARE, Isolated
 from harness.lab.hosts.settings import HOSTS_MOST, Launch, Loopback, Network, Process, Settings, parse_netem
 from harness.setup.java import use_java
@@ -172,7 +172,7 @@ def _run(folder: Path, settings: Settings, told: threading.Event) -> int:
     java = use_java()
     network = _network(folder, settings)
     with _Members(folder, settings, network, java, cancelled=told.is_set) as members:
-        listener = Listener(folder)
+        listener = CommandListener(folder)
         members.begin()
         write_json(folder / "cluster.json", {"master": members.master, "driver": network.driver})
         while not told.is_set():

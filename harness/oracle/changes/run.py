@@ -11,7 +11,7 @@ from harness.files import read_json, read_lines
 from harness.oracle.changes.check import Boundaries, check
 from harness.oracle.changes.columns import Listed, Plans, VersionEffect
 from harness.oracle.read import key_column, number_columns, read_columns, read_ranges
-from harness.oracle.run import CheckedRun, Watch, read_facts, read_moves, read_waits
+from harness.oracle.run import CheckedRun, Stopwatch, read_facts, read_moves, read_waits
 from harness.oracle.verdict import Facts, judge
 
 VERSIONS_FILE = "versions.json"
@@ -79,7 +79,7 @@ def check_changes(run: CheckedRun, checkpoint: Path | None) -> dict[str, Any]:
         checkpoint: the checkpoint folder of the query, whose offset and commit logs are read; None in real time.
     """
 
-    def ask(watch: Watch) -> dict[str, Any]:
+    def ask(watch: Stopwatch) -> dict[str, Any]:
         plans = _read_plans(run.folder, run.bin_of.bins, real_time=checkpoint is None)
         records, results = run.records(), _read_listed(run.bootstrap, run.topics[1], run.deadline_s)
         watch.read()

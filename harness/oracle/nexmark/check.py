@@ -32,7 +32,7 @@ _KINDS = {"bid": "bidder IS NOT NULL", "auction": "seller IS NOT NULL", "person"
 
 
 @dataclass(frozen=True, slots=True)
-class Events(Placed):
+class InputEvents(Placed):
     """The input as it is in the topic; values are JSON text."""
 
     value: NDArray[np.object_]
@@ -47,7 +47,7 @@ class JsonResults(Numbered):
     appended_us: NDArray[np.int64]
 
 
-def load_events(db: Any, events: Events) -> None:
+def load_events(db: Any, events: InputEvents) -> None:
     """Makes the table event with all fields (NULL where an event has none), and the views person, auction and bid."""
     structure = ", ".join(f'"{name}":"{kind}"' for name, kind in _FIELDS.items())
     db.register("raw", events.table())
@@ -70,9 +70,9 @@ def _times(messages: list[Any]) -> NDArray[np.int64]:
     return np.array([message.timestamp for message in messages], np.int64) * 1000
 
 
-def read_events(bootstrap: str, topic: str, *, deadline_s: float) -> Events:
+def read_events(bootstrap: str, topic: str, *, deadline_s: float) -> InputEvents:
     """Returns the input topic up to its present end; raises OracleError when it cannot in the time."""
-    return read_columns(Events, bootstrap, topic, deadline_s, lambda messages: {"value": _texts(messages)})
+    return read_columns(InputEvents, bootstrap, topic, deadline_s, lambda messages: {"value": _texts(messages)})
 
 
 def read_plain_results(bootstrap: str, topic: str, *, deadline_s: float) -> JsonResults:
@@ -179,7 +179,7 @@ class Arrived(Columns):
 
 
 def check(
-    events: Events,
+    events: InputEvents,
     results: JsonResults,
     ranges: Ranges | None,
     *,
@@ -250,7 +250,7 @@ def _expect(db: Any, definition: Definition, rules: Rules) -> list[str]:
 
 
 def latencies_of(
-    events: Events, results: JsonResults, *, query: str, disorder: int
+    events: InputEvents, results: JsonResults, *, query: str, disorder: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Returns when the completing event of each right result was due, and when the result was there, µs, shape (n,).
 

@@ -24,7 +24,7 @@ from harness.oracle.nexmark.check import (
 )
 from harness.oracle.nexmark.queries import DEFINITIONS
 from harness.oracle.read import read_ranges
-from harness.oracle.run import CheckedRun, Watch, read_moves
+from harness.oracle.run import CheckedRun, Stopwatch, read_moves
 from harness.oracle.verdict import judge
 from impls.mechanisms.native_spark.nexmark_closing import DELAY_MS
 from impls.worker.cells import make_cells
@@ -52,7 +52,7 @@ def check_nexmark(
         by_results: latencies are those of results, from the event that completes each; with `native` another engine's.
     """
 
-    def ask(watch: Watch) -> dict[str, Any]:
+    def ask(watch: Stopwatch) -> dict[str, Any]:
         folder, (source, sink) = run.folder, run.topics
         ranges = None if commits else read_ranges(checkpoint, source, several=native)
         events = read_events(run.bootstrap, source, deadline_s=_DEADLINE_S)

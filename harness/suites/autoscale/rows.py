@@ -12,7 +12,7 @@ from harness.files import read_json, read_lines
 from harness.measure.cells import read_epochs
 from harness.measure.scores import Changed, Score, oscillations, rescales_of, right_after, steps_of, worker_seconds
 from harness.suites.autoscale.suite import AutoscaleCase, AutoscaleSuite, needed_of
-from harness.suites.scale.autoscaled import AutoscaledSetting, Outcome, predict_autoscaled
+from harness.suites.scale.autoscaled import AutoscaledSetting, SimulatedOutcome, predict_autoscaled
 from harness.suites.scale.network import Costs
 from harness.suites.scale.scenario import at_scale
 from impls.autoscale.loop import AutoscaleSettings
@@ -81,7 +81,7 @@ def _true_rate(events: Sequence[Mapping[str, Any]], since_us: float) -> float:
     return float(np.median(rates)) if rates else 0.0
 
 
-def _predicted(suite: AutoscaleSuite, cell: AutoscaleCase, mechanism: str, costs: Costs) -> Outcome | None:
+def _predicted(suite: AutoscaleSuite, cell: AutoscaleCase, mechanism: str, costs: Costs) -> SimulatedOutcome | None:
     """Returns the simulator's prediction of a run; None in real time, and where skew or an overload forbids one."""
     if suite.mode != MICRO_BATCH or not is_simulated(cell):
         return None
@@ -96,7 +96,9 @@ def is_simulated(cell: AutoscaleCase) -> bool:
     return cell.experiment.distribution == "uniform"
 
 
-def predicted(suite: AutoscaleSuite, cell: AutoscaleCase, mechanism: str, costs: Costs, scale: int = 1) -> Outcome:
+def predicted(
+    suite: AutoscaleSuite, cell: AutoscaleCase, mechanism: str, costs: Costs, scale: int = 1
+) -> SimulatedOutcome:
     """Returns the simulator's prediction of a cell, for `scale` times as many workers, records and bins.
 
     Raises:

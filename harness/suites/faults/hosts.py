@@ -24,7 +24,7 @@ _FROZEN_S, _THAWED_S = 0.3, 0.05  # of a slow one
 _DEADLINE_S = 30.0
 
 
-class Shared:
+class LoopFileSystem:
     """An ext4 file system in a file beside its folder; `mounted` says whether that was permitted."""
 
     def __init__(self, folder: Path):
@@ -122,7 +122,7 @@ class HostSite(Site):
         super().__init__(folder, mechanism, seed=seed, durability=durability)
         self._number, self._disk = hosts, ""
         self._lasts = contextlib.ExitStack()
-        self.shared = Shared(self.checkpoint)
+        self.shared = LoopFileSystem(self.checkpoint)
 
     def prepare(self, faults: list[Fault]) -> None:
         """Gives the hosts small disks if one is to be full, and the checkpoint a file system that can fail."""

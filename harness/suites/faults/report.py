@@ -17,7 +17,7 @@ Verdict = Literal["survived", "refused", "restarted", "crashed", "stuck", "misse
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FaultOutcome:
     """What became of a fault.
 
     Attributes:
@@ -58,7 +58,7 @@ _BROKEN = ("lost", "doubled", "wrong", "out_of_order")
 def report_of(
     seed: int,
     schedule: Sequence[Fault],
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[FaultOutcome],
     answers: Mapping[str, Mapping[str, Any]],
     *,
     seconds: float,
@@ -101,7 +101,7 @@ def report_of(
     }
 
 
-def _campaign(answer: Mapping[str, Any], faults: int, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def _campaign(answer: Mapping[str, Any], faults: int, outcomes: Sequence[FaultOutcome]) -> dict[str, Any]:
     """Returns the part of a campaign; its verdict is unknown where one of its faults did not happen."""
     happened = [outcome for outcome in outcomes if outcome.verdict not in {"missed", "skipped"}]
     doubts = [f"{outcome.fault.name} did not happen" for outcome in outcomes if outcome.verdict == "missed"]

@@ -27,7 +27,7 @@ from harness.setup.java import ensure_jars, use_java
 from harness.suites.faults.host_inflict import inflict_on_hosts
 from harness.suites.faults.hosts import HostSite
 from harness.suites.faults.inflict import FaultEffect, MissedError, inflict
-from harness.suites.faults.report import FILE, Outcome, Verdict, report_of, show
+from harness.suites.faults.report import FILE, FaultOutcome, Verdict, report_of, show
 from harness.suites.faults.schedule import EXPECTED, HOST_FAULTS, Fault, check_rights, draw_host_schedule, draw_schedule
 from harness.suites.faults.site import Site, StuckError
 from impls import catalog
@@ -58,9 +58,9 @@ class _Campaign:
         if hosts:
             self._site = site = HostSite(folder, faults[0].mechanism, seed=seed, durability=durability, hosts=hosts)
             self._inflict_here = partial(inflict_on_hosts, site)
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[FaultOutcome] = []
 
-    def run(self, tell: Callable[[Outcome], None]) -> dict[str, Any]:
+    def run(self, tell: Callable[[FaultOutcome], None]) -> dict[str, Any]:
         """Runs the campaign; `tell` gets each outcome when it is known."""
         site = self._site
         try:
@@ -79,11 +79,11 @@ class _Campaign:
                 signal_if_alive(pid, signal.SIGCONT)
             site.close()
 
-    def _inflict(self, fault: Fault) -> Outcome:
+    def _inflict(self, fault: Fault) -> FaultOutcome:
         site = self._site
         site.begin_fault()
         before, epochs = site.migrations, site.epochs()
-        made = partial(Outcome, fault, epoch=epochs[-1]["epoch"] if epochs else -1)
+        made = partial(FaultOutcome, fault, epoch=epochs[-1]["epoch"] if epochs else -1)
         effect: FaultEffect | None = None
         verdict: Verdict = "survived"
         resume_s, said = None, ""
@@ -170,11 +170,11 @@ def fault_test(
     is deleted; the logs stay.
     """
     begun = time.monotonic()
-    outcomes: list[Outcome] = []
+    outcomes: list[FaultOutcome] = []
     answers: dict[str, dict[str, Any]] = {}
     cut_off = False
 
-    def tell(outcome: Outcome) -> None:
+    def tell(outcome: FaultOutcome) -> None:
         outcomes.append(outcome)
         resumed = "" if outcome.resume_s is None else f", resumed after {outcome.resume_s:.1f} s"
         words = f": {outcome.said}" if outcome.said else ""

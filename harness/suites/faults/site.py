@@ -21,7 +21,7 @@ from harness.lab.waiting import wait_for
 from harness.oracle.columns import dense_bins
 from harness.oracle.commits import check_commits
 from harness.oracle.run import CheckedRun, check_run
-from harness.run.load import Load
+from harness.run.load import LoadGenerator
 from harness.suites.faults.schedule import Fault
 from harness.suites.faults.storage import Disk
 from impls.driver.control import ask
@@ -64,7 +64,7 @@ class Site:
         self.arming = Arming(folder / "fault.json")
         self.query = QueryProcess(folder, self.arming.file, self.module)
         self.broker = embedded_broker(folder / "broker")
-        self._load: Load | None = None
+        self._load: LoadGenerator | None = None
         self._lines: dict[int, dict[str, Any]] = {}
         self._read_bytes = 0
         self.migrations = 0
@@ -87,7 +87,7 @@ class Site:
         write_json(self.folder / "run.json", self._run().to_json())
         self.query.start()
         self._await_ready()
-        self._load = Load(self.folder, self.broker.bootstrap, self._schedule(), resume=False)
+        self._load = LoadGenerator(self.folder, self.broker.bootstrap, self._schedule(), resume=False)
         self.await_true(lambda: self.applied() > 0, "the first records to be applied", self.start_deadline_s)
 
     def _await_ready(self) -> None:

@@ -28,7 +28,7 @@ from harness.measure.memory import MemorySampler
 from harness.oracle import read
 from harness.oracle.columns import OracleError, Placed
 from harness.results.entry import RunFiles, run_entry
-from harness.run.load import Load, schedule
+from harness.run.load import LoadGenerator, schedule
 from harness.run.pipeline import read_records, send_keys
 from harness.run.recorder import Recorder
 from harness.suites.perf.part import Check, Part, PartResult, Scale, Spread, Table
@@ -43,7 +43,7 @@ _TOPIC_DEADLINE_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Counts(Placed):
+class CountResults(Placed):
     """Results: a key and how many records it has had."""
 
     key: NDArray[np.int64]
@@ -58,7 +58,7 @@ def check_topics(bootstrap: str, load: str, results: str, keys: int) -> int:
     """
     try:
         records = read.read_records(bootstrap, load, deadline_s=_TOPIC_DEADLINE_S)
-        counts = read.read_columns(Counts, bootstrap, results, _TOPIC_DEADLINE_S, _columns)
+        counts = read.read_columns(CountResults, bootstrap, results, _TOPIC_DEADLINE_S, _columns)
     except OracleError as error:
         raise StateError(str(error)) from error
     check(records.key, counts, keys)
@@ -70,7 +70,7 @@ def _columns(messages: list[Any]) -> dict[str, NDArray[Any]]:
     return {name: np.array([row[field] for row in rows], np.int64) for name, field in (("key", "item"), ("n", "n"))}
 
 
-def check(records: NDArray[np.int64], results: Counts, keys: int) -> None:
+def check(records: NDArray[np.int64], results: CountResults, keys: int) -> None:
     """Raises StateError unless the counts of each key ascend from result to result, and end at all of its records.
 
     Args:
@@ -199,7 +199,7 @@ class _Bench:
         rescale_us = load["start_us"] + round((self.settings.lead_in_s + self.settings.steady_s) * 1e6)
         memory, broker = self.folder / "memory.jsonl", self.services.broker.pid
         with (
-            Load(self.folder, self.bootstrap, load, resume=False) as generator,
+            LoadGenerator(self.folder, self.bootstrap, load, resume=False) as generator,
             MemorySampler(memory, broker_pid=broker, generator_pid=generator.pid),
         ):
             wait(lambda: now_us() >= rescale_us, "the time of the rescale", self.settings.steady_s + _DEADLINE_S)

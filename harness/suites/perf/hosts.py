@@ -24,7 +24,7 @@ from harness.lab.hosts.cluster import cluster
 from harness.lab.hosts.isolated import can_isolate
 from harness.lab.measuring import measure_here, measured_in_child
 from harness.lab.waiting import wait_for
-from harness.run.load import Load, schedule
+from harness.run.load import LoadGenerator, schedule
 from harness.run.pipeline import start_query
 from harness.suites.perf.intervals import quotient
 from harness.suites.perf.moving import excess_ms, rescale_experiment
@@ -53,7 +53,7 @@ _WARM_SHARE = 1 / 6  # of the load before the loss, in which epochs are long bec
 
 
 @dataclass(frozen=True)
-class Settings:
+class LossSettings:
     """A steady load of `seconds` at `rate` records per second on `keys` keys.
 
     At a third of it `what` ends, a host or an executor.
@@ -87,7 +87,7 @@ class Loss:
     steady_s: float | None
 
 
-def judged(records: Sequence[EpochRecord], asked: Settings, begin_us: int, lost_us: int) -> Loss:
+def judged(records: Sequence[EpochRecord], asked: LossSettings, begin_us: int, lost_us: int) -> Loss:
     """Returns what a loss at a wall clock time cost, of the epochs of a load that began at `begin_us`."""
     warm_us = begin_us + round((lost_us - begin_us) * _WARM_SHARE)
     before = [record for record in records if warm_us <= record.begin_us and record.end_us <= lost_us]
@@ -117,7 +117,7 @@ def _rebuilt(record: EpochRecord) -> bool:
     return any(report.recovered for report in record.reports)
 
 
-def _measure(folder: Path, settings: Settings) -> list[Loss]:
+def _measure(folder: Path, settings: LossSettings) -> list[Loss]:
     """Runs the load on two hosts, of which one alone has a slot for every worker, and ends one."""
     experiment = make_experiment(
         mechanism="none", name="lost-host", workload="hash", keys=settings.keys, rate=settings.rate, migration="none",
@@ -138,7 +138,7 @@ def _measure(folder: Path, settings: Settings) -> list[Loss]:
         )  # fmt: skip
         wait_for(lambda: bool(records) or query.failed is not None, "the first epoch", _READY_DEADLINE_S)
         load = schedule(folder, experiment, "in")
-        with Load(folder, services.broker.bootstrap, load, resume=False) as generator:
+        with LoadGenerator(folder, services.broker.bootstrap, load, resume=False) as generator:
             lost_us = round(load["start_us"] + settings.seconds / 3 * 1e6)
             wait_for(lambda: now_us() >= lost_us, "a third of the load", settings.seconds)
             lost_us = now_us()
@@ -244,7 +244,7 @@ def _lost(folder: Path, scale: Scale) -> PartResult:
     """Loses the executor of one of two hosts, or the host, under load, for several sizes of hash-count's state."""
     losses: list[Loss] = []
     for what, keys in product(("executor", "host"), scale.pick(_LOST_KEYS, (20_000,))):
-        settings = Settings(what, keys, scale.pick(2_000, 500), scale.pick(40.0, 25.0))
+        settings = LossSettings(what, keys, scale.pick(2_000, 500), scale.pick(40.0, 25.0))
         measured = measured_in_child("harness.suites.perf.hosts", folder / f"{what}-{keys}", settings)
         losses += [Loss(**loss) for loss in measured]
     rows = [
@@ -269,4 +269,4 @@ def _lost(folder: Path, scale: Scale) -> PartResult:
 
 
 if __name__ == "__main__":
-    sys.exit(measure_here(Path(sys.argv[1]), Settings, _measure))
+    sys.exit(measure_here(Path(sys.argv[1]), LossSettings, _measure))

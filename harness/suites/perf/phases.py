@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from harness.experiment.make import make_experiment
 from harness.lab.measuring import measure_here, measured_in_child
 from harness.lab.waiting import wait_for
-from harness.run.load import Load, schedule
+from harness.run.load import LoadGenerator, schedule
 from harness.run.pipeline import bring_up_alone, start_query
 from harness.suites.perf.part import Check, Part, PartResult, Scale, Table
 from impls.driver.epochs import EpochRecord
@@ -155,7 +155,7 @@ def _measure_epochs(folder: Path, settings: _Settings) -> list[EpochPhases]:
         query = stack.enter_context(handle)
         wait_for(lambda: bool(records) or query.failed is not None, "the first epoch", _READY_DEADLINE_S)
         load = schedule(folder, experiment, "in")
-        with Load(folder, bootstrap, load, resume=False) as generator:
+        with LoadGenerator(folder, bootstrap, load, resume=False) as generator:
             wait_for(generator.finished, "the load", settings.seconds + _DRAIN_DEADLINE_S)
         wait_for(lambda: sum(map(_records, list(records))) >= load["records"], "the last record", _DRAIN_DEADLINE_S)
         progress = {p["batchId"]: p["durationMs"] for p in _progress(spark) if "addBatch" in p["durationMs"]}

@@ -98,7 +98,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Probe:
+class RateProbe:
     """How one rate went: p99 in ms, and seconds by which the median latency grew per second of load."""
 
     rate: int
@@ -111,7 +111,7 @@ class Probe:
         return self.p99_ms < _LIMIT_MS and self.slope < _SLOPE
 
 
-def _judge(files: RunFiles, experiment: Experiment) -> Probe:
+def _judge(files: RunFiles, experiment: Experiment) -> RateProbe:
     """Returns how a run's rate went, from the last two thirds of its load."""
     begin = files.start_us + round((experiment.lead_in_s + experiment.duration_s * _SKIP) * 1e6)
     cells = files.cells.take(files.cells.scheduled_us >= begin)
@@ -119,7 +119,7 @@ def _judge(files: RunFiles, experiment: Experiment) -> Probe:
     line = files.timeline
     rows = line.begin_us >= begin
     slope = float(np.polyfit(line.begin_us[rows] / 1e6, line.p50[rows] / 1e6, 1)[0])
-    return Probe(experiment.rate, p99 / 1e3, slope)
+    return RateProbe(experiment.rate, p99 / 1e3, slope)
 
 
 def _rate(folder: Path, scale: Scale) -> PartResult:
@@ -128,7 +128,7 @@ def _rate(folder: Path, scale: Scale) -> PartResult:
         side: Search(scale.pick(_FIRST[side], 4_000), precision=_PRECISION, most=scale.pick(200_000, 8_000))
         for side in _SIDES
     }
-    probes: dict[str, list[Probe]] = {side: [] for side in _SIDES}
+    probes: dict[str, list[RateProbe]] = {side: [] for side in _SIDES}
     while any(search.rate is not None for search in searches.values()):
         for side, search in searches.items():
             if search.rate is not None:
@@ -171,7 +171,7 @@ def least_ratio(over: Search, under: Search) -> float:
     return (over.low or 0) / under.high if under.high else 0.0
 
 
-def _probe(folder: Path, side: str, rate: int, scale: Scale) -> Probe:
+def _probe(folder: Path, side: str, rate: int, scale: Scale) -> RateProbe:
     experiment, name = _experiment(side, scale, rate, scale.pick(15.0, 6.0)), f"{side}-{rate}"
     interleave({name: experiment}, 1, folder)
     return _judge(RunFiles(folder / "runs" / f"00-{name}"), experiment)

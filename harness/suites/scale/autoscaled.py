@@ -58,7 +58,7 @@ class AutoscaledSetting:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SimulatedOutcome:
     """What a simulated query came to; `steps` are its numbers of workers, `rescales` its decisions that rescaled."""
 
     score: Score
@@ -66,7 +66,7 @@ class Outcome:
     rescales: tuple[dict[str, Any], ...]
 
 
-def predict_autoscaled(mechanism: str, setting: AutoscaledSetting) -> Outcome:
+def predict_autoscaled(mechanism: str, setting: AutoscaledSetting) -> SimulatedOutcome:
     """Simulates a query under a load; raises UsageError when epochs grow without end."""
     try:
         return _Run(mechanism, setting).run()
@@ -87,7 +87,7 @@ class _Run(SimulatedQuery):
         self.worker_ms = 0.0
         self.slices = _Slices(setting)
 
-    def run(self) -> Outcome:
+    def run(self) -> SimulatedOutcome:
         end_ms, taken_ms = self.setting.end_s * 1e3, 0.0
         while taken_ms < end_ms and self.cluster.now_ms < _DRAIN_MOST * end_ms:
             before = self.cluster.now_ms
@@ -104,7 +104,7 @@ class _Run(SimulatedQuery):
         turned = oscillations(self.rescales)
         worker_s, above_s = self.worker_ms / 1e3, self.slices.above_s()
         score = Score(above_s, worker_s, len(self.rescales), turned, right, taken)
-        return Outcome(score, tuple(self.steps), tuple(self.rescales))
+        return SimulatedOutcome(score, tuple(self.steps), tuple(self.rescales))
 
     def _count(self, written: WrittenPlan, epoch: SimulatedEpoch, before_ms: float) -> None:
         setting = self.setting

@@ -15,7 +15,7 @@ from harness.measure.cells import read_epochs
 from harness.results.machine import describe_machine
 from harness.results.summary import validate
 from harness.suites.scale.network import COSTS, Costs
-from harness.suites.scale.pulls import Pulls
+from harness.suites.scale.pulls import PullCosts
 from impls.errors import UsageError
 
 _WORK = ("apply", "commit", "log", "send")
@@ -23,7 +23,7 @@ _LINES_MIN = 5
 
 
 @dataclass(frozen=True)
-class Observed:
+class MeasuredRun:
     """One valid run of a result folder: its entry of result.json, the parameters and the epoch log."""
 
     entry: dict[str, Any]
@@ -58,9 +58,9 @@ class Observed:
         return [e["at_us"] for e in events if e["kind"] == "query_stop" and e["at_us"] < last]
 
 
-def read_runs(folders: Iterable[Path], why: str) -> list[Observed]:
+def read_runs(folders: Iterable[Path], why: str) -> list[MeasuredRun]:
     """Returns the undisturbed valid runs of result folders; raises UsageError, saying `why`, for a folder without."""
-    out: list[Observed] = []
+    out: list[MeasuredRun] = []
     for folder in folders:
         result = validate(folder)
         runs = [run for run in result["runs"] if run["verdict"] == "valid" and " with " not in run["mechanism"]]
@@ -70,11 +70,11 @@ def read_runs(folders: Iterable[Path], why: str) -> list[Observed]:
         cores, commit = int(here["cores"]), str(here.get("commit", "unknown"))
         # the folder by its whole path: its name says where the costs come from
         at = folder.resolve()
-        out += [Observed(run, at / run["folder"], result["experiment"], cores, commit) for run in runs]
+        out += [MeasuredRun(run, at / run["folder"], result["experiment"], cores, commit) for run in runs]
     return out
 
 
-def calibrate(runs: Sequence[Observed], otherwise: Costs) -> Costs:
+def calibrate(runs: Sequence[MeasuredRun], otherwise: Costs) -> Costs:
     """Returns the costs that the runs show; what they do not show stays as in `otherwise`, and its source says so.
 
     Runs whose load came late stand behind those whose load was met: they give only what no other run shows.
@@ -96,7 +96,7 @@ def calibrate(runs: Sequence[Observed], otherwise: Costs) -> Costs:
     return replace(otherwise, **given)
 
 
-def with_pulls(costs: Costs, pulls: Pulls) -> Costs:
+def with_pulls(costs: Costs, pulls: PullCosts) -> Costs:
     """Returns costs with those of pulls between hosts as measured on this machine now."""
     machine = describe_machine(0)
     text = (
@@ -106,11 +106,11 @@ def with_pulls(costs: Costs, pulls: Pulls) -> Costs:
     return replace(costs, source={**costs.source, **dict.fromkeys(found, text)}, **found)
 
 
-def _where(runs: Sequence[Observed]) -> str:
+def _where(runs: Sequence[MeasuredRun]) -> str:
     return ", ".join(sorted({f"{run.folder.parents[1].name} (commit {run.commit[:12]})" for run in runs}))
 
 
-def _shown(runs: Sequence[Observed], otherwise: Costs) -> dict[str, float]:
+def _shown(runs: Sequence[MeasuredRun], otherwise: Costs) -> dict[str, float]:
     """Returns the costs that some runs show; those with a cost per record, or hardly a steady epoch, show none."""
     some = [run for run in runs if not run.parameters.get("cost_us") and len(run.steady) >= _LINES_MIN]
     some = [run for run in some if run.entry["latency_ms"]["steady"]["p50"]]
@@ -120,7 +120,7 @@ def _shown(runs: Sequence[Observed], otherwise: Costs) -> dict[str, float]:
     return {**found, **_epochs(plain, otherwise), **_pulls(plain), **_stops(plain)} if plain else found
 
 
-def _epochs(runs: Sequence[Observed], otherwise: Costs) -> dict[str, float]:
+def _epochs(runs: Sequence[MeasuredRun], otherwise: Costs) -> dict[str, float]:
     """Returns what steady epochs say: fixed parts, cost per record, spread, changelog."""
     steady = [e for run in runs for e in run.steady]
     record_us = _record_us(runs)
@@ -143,7 +143,7 @@ def _epochs(runs: Sequence[Observed], otherwise: Costs) -> dict[str, float]:
     return {**costs, "log_record_bytes": logged / sum(e["records"] for e in steady)} if logged else costs
 
 
-def _external(runs: Sequence[Observed]) -> dict[str, float]:
+def _external(runs: Sequence[MeasuredRun]) -> dict[str, float]:
     """Returns what a record and the move of a bin cost where the state is external."""
     moves = []
     for run in runs:
@@ -155,7 +155,7 @@ def _external(runs: Sequence[Observed]) -> dict[str, float]:
     return {**found, "external_bin_ms": float(np.median(moves))} if moves else found
 
 
-def _record_us(runs: Sequence[Observed]) -> float:
+def _record_us(runs: Sequence[MeasuredRun]) -> float:
     """Returns the slope of a worker's working time over its records, for a worker with a core of its own."""
     rows, times = [], []
     for run in runs:
@@ -173,7 +173,7 @@ def _spread(times: NDArray[np.float64]) -> float:
     return float(1.4826 * np.median(np.abs(logs - np.median(logs))))
 
 
-def _pulls(runs: Sequence[Observed]) -> dict[str, float]:
+def _pulls(runs: Sequence[MeasuredRun]) -> dict[str, float]:
     """Returns bandwidth and cost per bin of pulls from workers, from the checkpoint, and of replicas."""
     rows: dict[str, list[tuple[float, float, float]]] = {"pull": [], "checkpoint": [], "replica": []}
     for run in runs:
@@ -215,7 +215,7 @@ def _largest_share(workers: Sequence[int]) -> float:
     return float(np.bincount(np.array(workers, np.int64)).max() / len(workers)) if len(workers) else 1.0
 
 
-def _stops(runs: Sequence[Observed]) -> dict[str, float]:
+def _stops(runs: Sequence[MeasuredRun]) -> dict[str, float]:
     """Returns how long stops lasted, the slower first epoch behind them included."""
     seconds: dict[str, list[float]] = {"query_s": [], "application_s": []}
     for run in runs:

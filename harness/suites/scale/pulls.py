@@ -32,7 +32,7 @@ _SMALL = 0.02  # of the longest: CPU is counted in hundredths of a second
 
 
 @dataclass(frozen=True)
-class Pulls:
+class PullCosts:
     """Costs in ms per pull and per bin, and in bytes/s: of the puller by its clock, of the server by its CPU."""
 
     net_pull_ms: float
@@ -43,7 +43,7 @@ class Pulls:
     serve_bytes_s: float
 
 
-def measure_pulls(rounds: int = _ROUNDS) -> Pulls:
+def measure_pulls(rounds: int = _ROUNDS) -> PullCosts:
     """Pulls dense bins of several sizes and numbers, one ticket each, and fits the costs to the rounds' least times.
 
     What others do on the machine can only add to a time.
@@ -66,7 +66,7 @@ def measure_pulls(rounds: int = _ROUNDS) -> Pulls:
         shutil.rmtree(folder, ignore_errors=True)
     found = np.array(rows)
     own, serving = _parts(found[:, :2], found[:, 2]), _parts(found[:, :2], found[:, 3])
-    return Pulls(*own, *serving)
+    return PullCosts(*own, *serving)
 
 
 def _fill(folder: Path, worker: int, slots: int, bins: int) -> None:

@@ -20,7 +20,7 @@ from harness.suites.options import SCALE
 from harness.suites.scale.calibrate import read_runs
 from harness.suites.scale.load import zipf_bins
 from harness.suites.scale.network import Costs, ModelNetwork
-from harness.suites.scale.simulate import Prediction, Setting, predict
+from harness.suites.scale.simulate import Prediction, SimulationSetting, predict
 from impls import catalog
 from impls.errors import UsageError
 from impls.placement import Placing, initial, policies
@@ -66,11 +66,11 @@ class Scenario:
         workers, most = max(self.workers, self.workers_goal), self.net_mbps * 1e6 / 8 or float("inf")
         return ModelNetwork.of(self.hosts, workers, bytes_s=most, delay_ms=self.net_delay_ms, seed=self.seed)
 
-    def setting(self, costs: Costs) -> Setting:
+    def setting(self, costs: Costs) -> SimulationSetting:
         """Returns what is simulated, the same for every mechanism."""
         begin = (np.arange(self.bins) * self.workers // self.bins).astype(np.int32)
         keys = max(self.state_bytes // _KEY_BYTES, self.bins)
-        return Setting(
+        return SimulationSetting(
             initial=begin,
             goal=self._goal(begin),
             sizes=np.full(self.bins, self.state_bytes // self.bins, np.int64),
@@ -108,7 +108,7 @@ def make_scenario(given: Mapping[str, Any]) -> Scenario:
 
 
 def predict_all(
-    setting: Setting, mechanisms: Sequence[str], jobs: int | None = None
+    setting: SimulationSetting, mechanisms: Sequence[str], jobs: int | None = None
 ) -> Iterator[tuple[Prediction | None, str]]:
     """Yields the prediction of each mechanism, or None and why there is none, as they were named.
 
@@ -122,7 +122,7 @@ def predict_all(
         yield from pool.map(_outcome, mechanisms, [setting] * len(mechanisms))
 
 
-def _outcome(name: str, setting: Setting) -> tuple[Prediction | None, str]:
+def _outcome(name: str, setting: SimulationSetting) -> tuple[Prediction | None, str]:
     """Returns a prediction, or why there is none: one mechanism that cannot keep up does not end the others."""
     try:
         return predict(name, setting), ""
@@ -203,7 +203,7 @@ def errors_of(rows: Sequence[Compared]) -> dict[str, float | None]:
     return {name: float(np.median(errors)) if errors else None for name, errors in found.items()}
 
 
-def _setting_of(experiment: Experiment, bin_bytes: int, costs: Costs, cores: int) -> Setting:
+def _setting_of(experiment: Experiment, bin_bytes: int, costs: Costs, cores: int) -> SimulationSetting:
     """Returns the first migration of an experiment as a setting; raises UsageError where it has none to simulate."""
     if experiment.rate_shape != "constant":
         raise UsageError("The simulator knows constant rates only: check it with another result.")
@@ -217,7 +217,7 @@ def _setting_of(experiment: Experiment, bin_bytes: int, costs: Costs, cores: int
     workers = 1 + int(max(start.max(), goal.max()))
     network = ModelNetwork.of(experiment.cluster, workers, seed=experiment.seed) if experiment.cluster else None
     options, rate = dict(experiment.options), float(experiment.rate)
-    return Setting(start, goal, sizes, shares, rate, costs_here, options, experiment.seed, network)
+    return SimulationSetting(start, goal, sizes, shares, rate, costs_here, options, experiment.seed, network)
 
 
 def _bin_bytes(runs: Sequence[dict[str, Any]], experiment: Experiment) -> int:

@@ -26,7 +26,7 @@ _CALM_FACTOR = 1.1
 
 
 @dataclass(frozen=True)
-class Setting:
+class SimulationSetting:
     """What is simulated.
 
     Attributes:
@@ -81,7 +81,7 @@ class Prediction:
     planning_s: float = 0.0
 
 
-def predict(mechanism: str, setting: Setting) -> Prediction:
+def predict(mechanism: str, setting: SimulationSetting) -> Prediction:
     """Simulates one migration from a steady query to its end and until latencies are calm again.
 
     Raises:
@@ -131,7 +131,7 @@ class SimulatedQuery:
 class _Run(SimulatedQuery):
     """One migration of a steady query."""
 
-    def __init__(self, name: str, setting: Setting):
+    def __init__(self, name: str, setting: SimulationSetting):
         self.name, self.setting = name, setting
         load, costs = EvenLoad(setting.shares * setting.rate, setting.seed), setting.costs.of(name)
         for assignment in (setting.initial, setting.goal):
@@ -199,7 +199,7 @@ class _Run(SimulatedQuery):
             raise UsageError(f"{self.name}: {left} bins are left after {_EPOCHS_MAX} epochs.")
 
 
-def _check_load(assignment: NDArray[np.int32], setting: Setting, costs: Costs) -> None:
+def _check_load(assignment: NDArray[np.int32], setting: SimulationSetting, costs: Costs) -> None:
     """Raises OverflowError if a worker, or all of them on their slots, get more records than they can do."""
     busy = np.bincount(assignment, weights=setting.shares) * setting.rate * costs.record_us / 1e6
     worker = int(busy.argmax())

@@ -124,7 +124,7 @@ class RealTimeQuery:
         switchboard: of the driver, made with `routers_counted`.
         name, location: the query's name in Spark, and the folder of Spark's own checkpoint.
         batch: duration of a batch of Spark, as in "60 seconds".
-        topics: see `impls.spark.input.Input.told_apart`.
+        topics: see `impls.spark.input.QueryInput.told_apart`.
     """
 
     frame: DataFrame

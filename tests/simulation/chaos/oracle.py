@@ -22,7 +22,7 @@ from chaos.workload import Batch, Workload
 from impls.durability import frame as frames
 from impls.durability import schedule
 from impls.durability import snapshot as snapshots
-from impls.durability.restore import RestoreRequest, Source, restore
+from impls.durability.restore import RestoreRequest, RestoreSource, restore
 from impls.durability.schedule import read_manifest
 from impls.errors import CorruptStateError, StateError
 from impls.protocol.controller import Controller
@@ -117,7 +117,12 @@ class Oracle:
         self.results = Results(topic)
 
     def check(
-        self, controller: Controller, written: WrittenPlan, batch: Batch, source: Source | None, reports: list[Report]
+        self,
+        controller: Controller,
+        written: WrittenPlan,
+        batch: Batch,
+        source: RestoreSource | None,
+        reports: list[Report],
     ) -> None:
         """Applies the epoch's records to the truth and compares everything with it."""
         plan, location = written.plan, controller.location
@@ -220,7 +225,7 @@ class Oracle:
 
     # -- the checkpoint -----------------------------------------------------------------------------------------------
 
-    def files(self, controller: Controller, written: WrittenPlan, source: Source | None) -> None:
+    def files(self, controller: Controller, written: WrittenPlan, source: RestoreSource | None) -> None:
         """Bins restored from the checkpoint alone are as at their owners, and no file is kept for nothing."""
         if source is None:
             return
@@ -236,7 +241,7 @@ class Oracle:
         oldest = [number for number in log_epochs(files) if number <= base - self._p.replay_epochs]
         require(len(oldest) <= self._p.replay_epochs, "disk", f"frames of epochs {sorted(oldest)} are still there")
 
-    def _restored(self, worker: int, controller: Controller, written: WrittenPlan, source: Source) -> None:
+    def _restored(self, worker: int, controller: Controller, written: WrittenPlan, source: RestoreSource) -> None:
         here = np.flatnonzero(controller.location == worker).tolist()
         queues = tuple(np.flatnonzero((written.plan.routing == worker) & (controller.queued > 0)).tolist())
         txn = self._scratch.env.begin(write=True, buffers=True)

@@ -26,7 +26,7 @@ from chaos.troubles import Troubles
 from chaos.violation import Violation, require
 from chaos.workload import Batch, Workload
 from impls.driver.driver import StopNeeded
-from impls.durability.restore import Source
+from impls.durability.restore import RestoreSource
 from impls.store.environment import Store
 
 _SHARED_MEMORY = Path("/dev/shm")
@@ -237,8 +237,8 @@ class Query:
             with (self._folder / "checkpoint" / "rescale" / f"{name}.log").open("ab") as file:
                 file.write(b'0badcafe {"epoch":'[: self._random.randint(1, 18)])
 
-    def _source(self) -> Source | None:
+    def _source(self) -> RestoreSource | None:
         driver = self._driver
         if driver.files is None:
             return None
-        return Source(driver.files, driver.checkpoint.query, self._p.bins, self._workload.operator)
+        return RestoreSource(driver.files, driver.checkpoint.query, self._p.bins, self._workload.operator)

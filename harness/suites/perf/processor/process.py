@@ -24,7 +24,7 @@ from harness.lab.measuring import measure_here, measured_in_child
 from harness.lab.topics import create_topics
 from harness.lab.waiting import wait_for
 from harness.measure.hdr import percentiles
-from harness.run.load import Load, schedule
+from harness.run.load import LoadGenerator, schedule
 from harness.run.pipeline import send_keys
 from harness.suites.perf.part import Check, Part, PartResult, Scale, Spread, Table
 from harness.suites.perf.processor.sides import SIDES, SidePlace, running
@@ -195,7 +195,7 @@ class _Side:
             input_partitions=_PARTITIONS,
         )  # fmt: skip
         load = schedule(folder, experiment, self.place.topics[1 + number])
-        with Load(folder, self.place.bootstrap, load, resume=False) as generator:
+        with LoadGenerator(folder, self.place.bootstrap, load, resume=False) as generator:
             wait_for(generator.finished, "the load", wanted.lead_in_s + wanted.seconds + _DEADLINE_S, tend=check)
         self.sent += load["records"]
         self._await(check, "the load's last result", _DEADLINE_S)

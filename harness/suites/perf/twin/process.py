@@ -23,7 +23,7 @@ from harness.lab.measuring import measure_here
 from harness.lab.waiting import wait_for
 from harness.measure.hdr import percentiles
 from harness.measure.memory import PythonWorkers, find_jvm
-from harness.run.load import Load, schedule
+from harness.run.load import LoadGenerator, schedule
 from harness.run.pipeline import bring_up_alone, operator_for, read_records
 from harness.suites.perf.twin.query import BLOCK_EPOCHS, Alternating, TimedBlocks, TurnEpoch
 from impls.errors import StateError
@@ -205,7 +205,7 @@ def _measure_blocks(folder: Path, settings: TwinSettings) -> list[TurnBlock]:
             sides.timed = TimedBlocks(settings.block_s)
             sides.start_us = load["start_us"] + round(settings.lead_in_s * 1e6)
             missing = partial(_missing, marks, settings.pairs * 2)
-            with Load(folder, broker.bootstrap, load, resume=False, waits_for=missing) as generator:
+            with LoadGenerator(folder, broker.bootstrap, load, resume=False, waits_for=missing) as generator:
                 _await(query, generator.finished, "the load", experiment.longest_s + _DRAIN_DEADLINE_S)
             _await(query, lambda: _records(marks) >= load["records"], "the last record", _DRAIN_DEADLINE_S)
         blocks = blocks_of(marks, backlog=False)[: settings.pairs * 2]

@@ -1,11 +1,11 @@
 """What a run's entry says of its hosts, from the epochs' lines."""
 
 from harness.measure.hosts import hosts_entry, hosts_line
-from impls.protocol.report import Moves, Report
+from impls.protocol.report import MovesReport, Report
 
 
 def _report(worker, host, network=(), lost=()):
-    return Report(worker, host=host, moves=Moves([worker], [1], 10, network=[*network], lost=[*lost]))
+    return Report(worker, host=host, moves=MovesReport([worker], [1], 10, network=[*network], lost=[*lost]))
 
 
 def test_an_epoch_on_one_host_says_nothing_of_hosts():

@@ -7,7 +7,7 @@ import pytest
 from harness.experiment.description import Experiment
 from harness.files import read_json
 from harness.lab.waiting import wait_for
-from harness.run.load import Load, schedule
+from harness.run.load import LoadGenerator, schedule
 from impls.errors import UsageError
 
 
@@ -40,7 +40,7 @@ def test_a_generator_that_did_not_live_to_read_its_last_word_is_closed(tmp_path)
         told.set()
         return ""
 
-    generator = Load(tmp_path, "127.0.0.1:1", load, resume=False, waits_for=waits_for)
+    generator = LoadGenerator(tmp_path, "127.0.0.1:1", load, resume=False, waits_for=waits_for)
     with pytest.raises(UsageError, match="number of partitions must be at least 1"):
         wait_for(generator.finished, "the generator's end", 60)
     gone.set()

@@ -11,7 +11,7 @@ from telling import RUN, epoch_record
 
 from harness.live.view import LiveState, LiveView
 from harness.run.check import due_of
-from harness.run.progress import Cancelled, Progress, line_of
+from harness.run.progress import Cancelled, RunProgress, line_of
 from harness.run.recorder import Recorder
 
 
@@ -52,7 +52,7 @@ def clock(monkeypatch):
 
 
 def test_the_rate_is_of_the_time_since_the_last_line(recorder, capsys, clock):
-    progress = Progress(recorder)
+    progress = RunProgress(recorder)
     progress.say("load")
     recorder.on_epoch(epoch_record(epoch=1, latencies_ms=np.ones(40)))
     clock.now += 2
@@ -69,7 +69,7 @@ def test_the_rate_is_of_the_time_since_the_last_line(recorder, capsys, clock):
 
 
 def test_a_run_cut_off_is_told_no_more(recorder, capsys):
-    progress = Progress(recorder)
+    progress = RunProgress(recorder)
     progress.cancelled.set()
     with pytest.raises(Cancelled):
         progress.say("load")

@@ -18,7 +18,7 @@ from harness.measure.migrations import outstanding
 from harness.report.comparison import comparison, conclusions
 from harness.report.report import write_report
 from harness.results.summary import validate, write_result
-from harness.run.progress import Progress
+from harness.run.progress import RunProgress
 from harness.run.recorder import Recorder
 from plots.data import load
 from plots.epoch_phases import FIGURE
@@ -62,7 +62,7 @@ def test_an_epoch_has_none_of_it(tmp_path):
 
 def test_turns_per_second_are_told_and_shown(recorder, capsys, monkeypatch, tmp_path):
     clock = set_clock(monkeypatch, "harness.run.progress")
-    progress = Progress(recorder)
+    progress = RunProgress(recorder)
     progress.say("load")
     for number in range(10):
         recorder.on_epoch(epoch(number, [5, 6]))

@@ -6,7 +6,7 @@ import pytest
 
 from harness.experiment.schedules import VICTIMS
 from harness.options import parse_names
-from harness.suites.faults.report import Outcome, report_of
+from harness.suites.faults.report import FaultOutcome, report_of
 from harness.suites.faults.schedule import EXPECTED, KILLS, MECHANISMS, QUICK, Fault, draw_schedule
 from impls.errors import UsageError
 from impls.faults import POINTS
@@ -75,7 +75,7 @@ def test_kills_survive_and_damage_without_a_copy_is_refused():
 
 def report(verdict, answer):
     fault = Fault(0, "megaphone-fluid", "worker", "after-commit", "migrating", 1)
-    return report_of(1, [fault], [Outcome(fault, verdict)], {"megaphone-fluid": answer}, seconds=1.0)
+    return report_of(1, [fault], [FaultOutcome(fault, verdict)], {"megaphone-fluid": answer}, seconds=1.0)
 
 
 VALID = {"verdict": "valid", "lost": 0, "doubled": 0, "wrong": 0, "out_of_order": 0, "reasons": []}

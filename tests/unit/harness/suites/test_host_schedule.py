@@ -9,7 +9,7 @@ from processes import spawn
 
 from harness.lab.hosts.isolated import UNSHARE, can_isolate
 from harness.suites.faults import schedule
-from harness.suites.faults.hosts import Shared
+from harness.suites.faults.hosts import LoopFileSystem
 from harness.suites.faults.schedule import HOST_FAULTS, HOST_QUICK, draw_host_schedule
 from impls.errors import UsageError
 from impls.faults import POINTS
@@ -52,7 +52,7 @@ def test_only_what_is_asked_for():
 def shared(tmp_path):
     if not can_isolate():
         pytest.skip("file systems are mounted by root only")
-    made = Shared(tmp_path / "checkpoint")
+    made = LoopFileSystem(tmp_path / "checkpoint")
     made.mount()
     assert made.mounted
     yield made

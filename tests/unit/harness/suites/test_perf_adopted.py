@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from harness.suites.perf.adopted import AdoptedSettings, Adoption, Counts, check, findings
+from harness.suites.perf.adopted import AdoptedSettings, Adoption, CountResults, check, findings
 from impls.errors import StateError
 
 SETTINGS = AdoptedSettings(keys=3, rate=1, workers=2, goal=4, lead_in_s=1.0, steady_s=1.0, after_s=1.0)
 RECORDS = np.array([0, 2, 2, 2])
 
 
-def counts(*rows: tuple[int, int]) -> Counts:
+def counts(*rows: tuple[int, int]) -> CountResults:
     key, n = np.array(rows, np.int64).reshape(-1, 2).T
-    return Counts(np.zeros(len(rows), np.int32), np.arange(len(rows)), key, n)
+    return CountResults(np.zeros(len(rows), np.int32), np.arange(len(rows)), key, n)
 
 
 def test_the_worst_of_few_rounds_is_held_against_the_bounds():

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from harness.suites.perf.hosts import Settings, _pull_mb_s, judged
+from harness.suites.perf.hosts import LossSettings, _pull_mb_s, judged
 from impls.driver.epochs import EpochRecord
 from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.protocol.report import Report
 
 SECOND = 1_000_000
-ASKED = Settings("host", 7, 100, 30.0)
+ASKED = LossSettings("host", 7, 100, 30.0)
 
 
 def _epochs(*given):

@@ -14,7 +14,7 @@ from harness.suites.perf.intervals import ConfidenceInterval, interval, quotient
 from harness.suites.perf.moving import excess_ms
 from harness.suites.perf.part import Check, PartResult, Spread, Table
 from harness.suites.perf.phases import LINES, EpochPhases, account, shares
-from harness.suites.perf.steady import Probe, Search, least_ratio, rate_ratio
+from harness.suites.perf.steady import RateProbe, Search, least_ratio, rate_ratio
 from harness.suites.perf.suite import PARTS, markdown, suite_from, write_reference, write_tables
 from harness.suites.perf.twin.process import EpochMark, TurnBlock, blocks_of, ratios
 from harness.suites.perf.twin.query import TurnEpoch, side_of
@@ -62,9 +62,9 @@ def test_a_side_that_held_no_rate_still_gives_a_ratio():
 
 
 def test_a_rate_holds_only_below_the_limit_and_without_a_growing_backlog():
-    assert Probe(1, 999.0, 0.0).holds
-    assert not Probe(1, 1_001.0, 0.0).holds
-    assert not Probe(1, 500.0, 0.03).holds
+    assert RateProbe(1, 999.0, 0.0).holds
+    assert not RateProbe(1, 1_001.0, 0.0).holds
+    assert not RateProbe(1, 500.0, 0.03).holds
 
 
 def test_the_interval_of_a_median_covers_it_as_often_as_it_says():

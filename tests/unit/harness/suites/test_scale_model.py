@@ -9,7 +9,7 @@ from round_costs import COSTS
 from harness.suites.scale.cluster import ModelCluster
 from harness.suites.scale.load import EvenLoad, Histogram, Segments, zipf_bins
 from harness.suites.scale.scenario import make_scenario
-from harness.suites.scale.simulate import Setting, predict
+from harness.suites.scale.simulate import SimulationSetting, predict
 from impls import catalog
 from impls.errors import UsageError
 from impls.protocol.plan import EpochPlan, WrittenPlan
@@ -22,7 +22,7 @@ def make_setting(*, bins=8, workers=4, moves=1, bin_bytes=BIN_BYTES, costs=COSTS
     goal = initial.copy()
     goal[:moves] = (goal[:moves] + workers // 2) % workers
     shares, sizes = np.full(bins, 1 / bins), np.full(bins, bin_bytes, np.int64)
-    return Setting(initial, goal, sizes, shares, more.pop("rate", 8000.0), costs, **more)
+    return SimulationSetting(initial, goal, sizes, shares, more.pop("rate", 8000.0), costs, **more)
 
 
 def test_one_bin_that_moves_costs_what_arithmetic_says():

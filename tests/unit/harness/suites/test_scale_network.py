@@ -11,7 +11,7 @@ from harness.suites.scale.calibrate import with_pulls
 from harness.suites.scale.command import run_simulate_scale
 from harness.suites.scale.network import Crossing, ModelNetwork, read_costs
 from harness.suites.scale.pulls import measure_pulls
-from harness.suites.scale.simulate import Setting, predict
+from harness.suites.scale.simulate import SimulationSetting, predict
 from impls.protocol.seats import seat_workers
 
 BIN_BYTES = 100_000
@@ -33,7 +33,9 @@ def setting(homes, *, moves=1, **more):
     goal = initial.copy()
     goal[:moves] = 2
     how = None if homes is None else network(homes, **more)
-    return Setting(initial, goal, np.full(8, BIN_BYTES, np.int64), np.full(8, 1 / 8), 8000.0, COSTS, network=how)
+    return SimulationSetting(
+        initial, goal, np.full(8, BIN_BYTES, np.int64), np.full(8, 1 / 8), 8000.0, COSTS, network=how
+    )
 
 
 def test_a_bin_from_another_host_costs_what_arithmetic_says():

@@ -3,6 +3,7 @@
 import pytest
 from scaled import IdealQuery
 
+from impls import autoscale
 from impls.autoscale import Interval, Measured, Rescaled, policies, policy_of
 from impls.errors import UsageError
 from impls.protocol.named import defaults_of
@@ -18,6 +19,13 @@ def interval(workers, offered, *, useful=0.5, rate=1000.0, backlog=0.0, before=0
 
 def decide(text, *intervals, past=()):
     return policy_of(text)(Measured(intervals, past))
+
+
+def test_the_former_name_of_a_policy_warns():
+    with pytest.warns(DeprecationWarning, match="is AutoscalePolicy now"):
+        assert autoscale.Policy is autoscale.AutoscalePolicy
+    with pytest.raises(AttributeError, match="no attribute 'Policies'"):
+        _ = autoscale.Policies
 
 
 def test_the_policies_are_those_of_the_folder():

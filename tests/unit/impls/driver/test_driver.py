@@ -14,7 +14,7 @@ from impls.driver.preparing import Preparation
 from impls.errors import StateError, UsageError
 from impls.protocol.controller import Controller
 from impls.protocol.order import Answers
-from impls.protocol.report import Moves, Report
+from impls.protocol.report import MovesReport, Report
 from impls.worker.cells import CELL
 
 START = np.array([0, 0, 1, 1], np.int32)
@@ -33,7 +33,7 @@ class PullEverything:
         rows = []
         for worker in range(order.written.workers):
             pulled = [pull.bin for pull in order.written.plan.pulls if pull.target == worker]
-            rows.append((Report(worker, moves=Moves(pulled), ms={"pull": 1.23456}), np.empty(0, CELL)))
+            rows.append((Report(worker, moves=MovesReport(pulled), ms={"pull": 1.23456}), np.empty(0, CELL)))
         return Answers.of(rows, build_ms=0.0, job_ms=0.0)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from impls.durability.files import Files
 from impls.durability.frame import Frame, frame_name
-from impls.durability.restore import RestoreRequest, Source, restore
+from impls.durability.restore import RestoreRequest, RestoreSource, restore
 from impls.durability.schedule import Manifest, write_manifest
 from impls.durability.snapshot import encode, image_of, snapshot_name
 from impls.operators import HashCount
@@ -32,7 +32,7 @@ def test_a_queue_is_restored_whatever_epoch_a_copy_of_its_bin_shows(tmp_path, ha
     queued = {1: [(1, entry(1))], 2: [(1, None), (1, entry(2, 2))], 5: [(1, entry(5))]}
     for epoch in range(6):
         files.write(frame_name(epoch, 0), Frame("q", 0, epoch, 1, queue=queued.get(epoch, []), report=b"{}").encode())
-    source = Source(files, "q", 4, HashCount())
+    source = RestoreSource(files, "q", 4, HashCount())
     with Store.open(tmp_path / "state") as store, store.begin() as txn:
         restore(source, txn, 5, RestoreRequest({1: 0}, (1,), 0, have))
         assert {bin_: records for bin_, (records, _) in QueueIndex.of(stored_queues(txn)).lengths.items()} == {1: 3}
@@ -43,7 +43,7 @@ def test_a_queue_of_a_workers_earlier_life_is_not_restored(tmp_path, fresh):
     """The worker applied it, gave its last bin away, began anew in an epoch, and got the bin back."""
     files = Files(str(tmp_path / "checkpoint"))
     files.make_folders(["log", "snapshots"])
-    source = Source(files, "q", 4, HashCount())
+    source = RestoreSource(files, "q", 4, HashCount())
     with Store.open(tmp_path / "before") as store, store.begin() as txn:
         put_queued(txn, 1, entry(1, 2))
         image = image_of(txn, 1, state=True, queue=True)

@@ -14,7 +14,7 @@ from impls.errors import UsageError
 from impls.processor import encoding
 from impls.processor.encoding import Encoding, Variable
 from impls.processor.keys import KeyCodec, key_sql
-from impls.processor.rows import RowCodec
+from impls.processor.rows import StateRowCodec
 
 _TEXT = st.text(st.characters(blacklist_categories=["Cs"]), max_size=8)
 _MOMENTS = st.datetimes(dt.datetime(1971, 1, 1), dt.datetime(2200, 1, 1))  # noqa: DTZ001 - as Spark gives them
@@ -82,7 +82,7 @@ def rows(draw: st.DrawFn, *, maps: bool) -> tuple[t.StructType, tuple[object, ..
 @given(rows(maps=True))
 def test_a_row_comes_back_as_it_was(drawn: tuple[t.StructType, tuple[object, ...], tuple[object, ...]]) -> None:
     schema, row, _ = drawn
-    codec = RowCodec(schema)
+    codec = StateRowCodec(schema)
     assert codec.decode(codec.encode(row)) == row
     assert codec.decode_row(codec.encode(row)).asDict() == dict(zip(schema.names, row, strict=True))
 
@@ -90,7 +90,7 @@ def test_a_row_comes_back_as_it_was(drawn: tuple[t.StructType, tuple[object, ...
 @pytest.mark.parametrize("day", [dt.date(1582, 10, day) for day in (4, 5, 10, 14, 15)] + [dt.date(1500, 3, 1)])
 def test_a_day_that_the_calendars_switch_left_out_stays_what_it_was(day: dt.date) -> None:
     fields = (("t", t.TimestampType()), ("n", t.TimestampNTZType()), ("d", t.DateType()))
-    codec = RowCodec(t.StructType([t.StructField(name, kind) for name, kind in fields]))
+    codec = StateRowCodec(t.StructType([t.StructField(name, kind) for name, kind in fields]))
     noon = dt.datetime(day.year, day.month, day.day, 12, 2, 3)  # noqa: DTZ001 - as Spark gives them
     assert codec.decode(codec.encode((noon, noon, day))) == (noon, noon, day)
 
@@ -132,18 +132,18 @@ def test_zeros_and_nans_are_one_key_each() -> None:
     ],
 )
 def test_values_of_another_type_become_what_spark_makes_of_them(kind: str, given_: object, kept: object) -> None:
-    codec = RowCodec(t.StructType.fromJson({"type": "struct", "fields": [_field("a", kind)]}))
+    codec = StateRowCodec(t.StructType.fromJson({"type": "struct", "fields": [_field("a", kind)]}))
     assert codec.decode(codec.encode((given_,))) == (kept,)
 
 
 def test_what_is_no_row_of_the_schema_is_refused_as_in_spark() -> None:
-    codec = RowCodec(t.StructType.fromJson({"type": "struct", "fields": [_field("a", "long")]}))
+    codec = StateRowCodec(t.StructType.fromJson({"type": "struct", "fields": [_field("a", "long")]}))
     with pytest.raises(TypeError):
         codec.encode(None)
     with pytest.raises(PySparkRuntimeError, match="1 fields are required while 2 values are provided"):
         codec.encode((1, 2))
     with pytest.raises(UsageError, match="variant"):
-        RowCodec(t.StructType([t.StructField("v", t.VariantType())]), "The state variable v")
+        StateRowCodec(t.StructType([t.StructField("v", t.VariantType())]), "The state variable v")
     with pytest.raises(UsageError, match="equal maps have many forms"):
         KeyCodec(t.StructType([t.StructField("m", t.MapType(t.StringType(), t.LongType()))]))
 

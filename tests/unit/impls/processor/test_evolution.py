@@ -15,7 +15,7 @@ from timed import BINS, close_all
 from impls.errors import UsageError
 from impls.processor.encoding import Variable
 from impls.processor.kept import LAST, EvolvedRows, History, check_kept, converter
-from impls.processor.rows import RowCodec
+from impls.processor.rows import StateRowCodec
 
 _INNER = t.StructType([t.StructField("a", t.IntegerType()), t.StructField("b", t.StringType())])
 _WIDER = t.StructType([t.StructField("b", t.StringType()), t.StructField("a", t.LongType())])
@@ -64,7 +64,7 @@ def test_an_integer_that_a_float_cannot_hold_is_rounded_as_a_float_is():
 
 def test_rows_of_the_first_schema_are_those_of_a_variable_that_never_changed():
     schemas = struct(n=t.IntegerType()), struct(n=t.LongType())
-    assert EvolvedRows(History(schemas, 0)).encode((1,)) == RowCodec(schemas[0]).encode((1,))
+    assert EvolvedRows(History(schemas, 0)).encode((1,)) == StateRowCodec(schemas[0]).encode((1,))
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,16 @@ import pytest
 
 from impls.errors import StateError
 from impls.spark.identity import Identified
-from impls.spark.input import Input
+from impls.spark.input import QueryInput
 from impls.spark.known import RunningTopics
 from impls.spark.topics import Reading, Topics
 
 NOBODY = {"bootstrap.servers": "localhost:1"}
 
 
-def input_of(tmp_path, *readings: Reading, broker: dict[str, str] | None = None) -> Input:
+def input_of(tmp_path, *readings: Reading, broker: dict[str, str] | None = None) -> QueryInput:
     frame: Any = None
-    return Input(frame, Identified(frame, carried=True), Topics(readings), (), b"", broker, tmp_path / "spark")
+    return QueryInput(frame, Identified(frame, carried=True), Topics(readings), (), b"", broker, tmp_path / "spark")
 
 
 def run(epoch_of, started) -> Exception | None:

@@ -7,7 +7,7 @@ import pytest
 
 from impls.errors import UsageError
 from impls.spark.identity import Identified, rows_of
-from impls.spark.input import Input
+from impls.spark.input import QueryInput
 from impls.spark.source import InputLog
 from impls.spark.topics import Topics
 
@@ -78,7 +78,7 @@ def start(tmp_path):
         frame: Any = None
         source = Identified(frame, carried=True, several=bool(rows), rows=rows)
         noted = Topics.noted(tmp_path)
-        Input(frame, source, Topics(), (), noted, None, tmp_path / "spark").keep(tmp_path, fsync=False)
+        QueryInput(frame, source, Topics(), (), noted, None, tmp_path / "spark").keep(tmp_path, fsync=False)
 
     (tmp_path / "spark").mkdir()
     return started

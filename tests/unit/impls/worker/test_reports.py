@@ -1,7 +1,7 @@
 """The report of an epoch from those of its commits, and event times that count when nothing before them comes."""
 
 from impls.operators.nexmark import make
-from impls.protocol.report import EventTimes, Moves, Queues, Report, Written
+from impls.protocol.report import EventTimes, MovesReport, Queues, Report, Written
 from impls.worker.reports import (
     add_times,
     count_times,
@@ -37,7 +37,7 @@ def test_counts_and_times_add_up_and_sizes_and_queues_are_the_last_ones():
 
 
 def test_what_is_merged_leaves_the_parts_as_they_were():
-    first, second = report(ms={"apply": 1.0}, moves=Moves([1], [2], 3)), report(ms={"apply": 1.0})
+    first, second = report(ms={"apply": 1.0}, moves=MovesReport([1], [2], 3)), report(ms={"apply": 1.0})
     merged_report(first, second)
     assert first.ms == {"apply": 1.0}
     assert first.moves.bins == [1]
@@ -45,11 +45,13 @@ def test_what_is_merged_leaves_the_parts_as_they_were():
 
 def test_changed_bins_moves_and_partials_are_those_of_both():
     first = report(
-        changelog=Written([3, 1], 10), moves=Moves([1], [2], 3), event_time=EventTimes([[0, 5]], [["p"]], [], 1, 2)
+        changelog=Written([3, 1], 10),
+        moves=MovesReport([1], [2], 3),
+        event_time=EventTimes([[0, 5]], [["p"]], [], 1, 2),
     )
     second = report(
         changelog=Written([2, 3], 5),
-        moves=Moves([4], [1], 2),
+        moves=MovesReport([4], [1], 2),
         event_time=EventTimes([[0, 4], [1, 9]], [["r"]], [], 1, 1),
     )
     both = merged_report(first, second)
@@ -60,7 +62,7 @@ def test_changed_bins_moves_and_partials_are_those_of_both():
 
 
 def test_what_must_outlive_the_task_comes_back_and_nothing_is_nothing():
-    pulls, times = Moves([1], [2], 3), EventTimes([[0, 5]], [[5, "00", 1, "2"]])
+    pulls, times = MovesReport([1], [2], 3), EventTimes([[0, 5]], [[5, "00", 1, "2"]])
     before = WorkerState(3, records=8, results=7)
     state = keep_report(before, report(records=8, results=7, moves=pulls), report(records=1, event_time=times))
     back = kept_report(state, 1)

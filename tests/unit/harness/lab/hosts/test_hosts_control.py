@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from harness.lab.hosts.control import Listener, tell
+from harness.lab.hosts.control import CommandListener, tell
 from impls.errors import UsageError
 
 
@@ -15,7 +15,7 @@ def folder(tmp_path):
     """A folder with a path longer than a socket's may be, whose listener doubles numbers."""
     deep = tmp_path / ("x" * 100) / ("y" * 100)
     deep.mkdir(parents=True)
-    listener, ended = Listener(deep), threading.Event()
+    listener, ended = CommandListener(deep), threading.Event()
 
     def double(command):
         if "number" not in command:
