@@ -13,7 +13,7 @@ from impls.protocol.mechanism import Mechanism
 
 
 @cache
-def _found(module: str, table: str) -> dict[str, Callable[..., Any]]:
+def _load_entries(module: str, table: str) -> dict[str, Callable[..., Any]]:
     """Returns the entries of a table that modules of one name have in the mechanisms' folders."""
     found: dict[str, Callable[..., Any]] = {}
     for path in sorted(Path(__file__).parent.glob(f"mechanisms/*/{module}.py")):
@@ -22,11 +22,11 @@ def _found(module: str, table: str) -> dict[str, Callable[..., Any]]:
 
 
 def _mechanisms() -> dict[str, Callable[..., Mechanism]]:
-    return _found("mechanism", "MECHANISMS")
+    return _load_entries("mechanism", "MECHANISMS")
 
 
 def _engines() -> dict[str, Callable[..., Any]]:
-    return _found("baseline", "BASELINES")
+    return _load_entries("baseline", "BASELINES")
 
 
 def names() -> list[str]:

@@ -148,7 +148,7 @@ def _rows(
         for place, mark in enumerate(marks):
             y = top + _TEXT * len(text) + _LINE * (place + 1)
             _span(axes, (mark.low * factor, mark.high * factor), (y, y), mark.mechanism)
-            told = mark.told(metric, _P99 if upto else None)
+            told = mark.describe(metric, _P99 if upto else None)
             _dot(axes, mark.middle * factor, y, mark.mechanism, tips.add(f"{mark.mechanism}, {group.label}: {told}"))
     axes.set_ylim(tops[-1], 0)
     axes.set_yticks([])
@@ -174,7 +174,7 @@ def _trade(groups: list[Group], tips: _Tips) -> Any:
     above = _legend_height(names)
     figure, (axes,) = theme.grid_of(1, height=3.0 + above, width=_WIDTH)
     for group, over, up in points:
-        told = f"highest latency {up.told(_PEAK)}; duration {over.told(_DURATION)}"
+        told = f"highest latency {up.describe(_PEAK)}; duration {over.describe(_DURATION)}"
         gid = tips.add(f"{up.mechanism}, {group.label}: {told}")
         _dot(axes, over.middle * 1000, up.middle, up.mechanism, gid)
     theme.log_ms(axes.xaxis, [over.middle * 1000 for _, over, _ in points])

@@ -41,7 +41,7 @@ class Mark:
     high: float
     rounds: int
 
-    def told(self, metric: Metric, upto: Metric | None = None) -> str:
+    def describe(self, metric: Metric, upto: Metric | None = None) -> str:
         """Returns the values as text; with `upto` the line ends at that other metric's value."""
         middle, low, high = (show(value, metric.unit) for value in (self.middle, self.low, self.high))
         runs = f"{self.rounds} run{'' if self.rounds == 1 else 's'}"

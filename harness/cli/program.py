@@ -26,11 +26,11 @@ def _one_sentence(binary: str) -> Iterator[None]:
     try:
         yield
     except (ParseError, UsageError) as error:
-        said = _said(error) if isinstance(error, ParseError) else str(error)
+        said = _explain(error) if isinstance(error, ParseError) else str(error)
         raise Exit(said.replace(f"{_OWN} ", f"{binary} "), code=2) from None
 
 
-def _said(error: ParseError) -> str:
+def _explain(error: ParseError) -> str:
     """Returns what invoke's parser says in the words of a user."""
     task = getattr(error.context, "name", None)
     if match := re.match(r"No idea what '(.*)' is!", str(error)):

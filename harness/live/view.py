@@ -100,7 +100,7 @@ def _verdicts(ended: tuple[KnownRun, ...]) -> Iterator[Metric]:
         yield family
 
 
-class _Asked:
+class _Collector:
     """Reads the state again for every answer, and knows whether any client asks."""
 
     def __init__(self, state: LiveState):
@@ -130,7 +130,7 @@ def serving(port: str, state: LiveState, last_s: float = _LAST_S) -> Iterator[in
     """
     if not port.isdecimal() or int(port) > PORT_MAX:
         raise UsageError(f"--metrics-port takes the number of a port up to {PORT_MAX}, not {port!r}.")
-    asked = _Asked(state)
+    asked = _Collector(state)
     server = MetricsServer(asked.families, int(port))
     sys.stderr.write(f"Metrics are at {server.url}.\n")
     try:

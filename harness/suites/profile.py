@@ -37,7 +37,7 @@ _RUN = "harness.run.process"
 @ending()
 def run_profile(options: Mapping[str, Any]) -> int:
     """Runs one query, samples it, prints the paths of its flame graphs, and returns the exit code of `./inv bench`."""
-    experiment, seconds = asked(options)
+    experiment, seconds = read_options(options)
     output = Path(options.get("output") or RESULTS)
     check_machine(experiment, output)
     ensure_jars()
@@ -54,7 +54,7 @@ def run_profile(options: Mapping[str, Any]) -> int:
     return code
 
 
-def asked(options: Mapping[str, Any]) -> tuple[Experiment, float]:
+def read_options(options: Mapping[str, Any]) -> tuple[Experiment, float]:
     """Returns what is run, of one run, and for how many seconds it is sampled; raises UsageError for bad options."""
     values = {option.name: option.default for option in PROFILE} | {k: v for k, v in options.items() if v is not None}
     seconds = read_given(PROFILE, values)["seconds"]

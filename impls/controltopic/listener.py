@@ -49,7 +49,7 @@ class ControlLog:
                     self.pending.apply(entry)
             except (StateError, KeyError, TypeError, ValueError) as error:
                 raise UsageError(f"The control journal {path} does not fit together ({error}): {ADVICE}.") from error
-            self.obey(self.pending.found(_commanded(checkpoint.commands.path)))
+            self.obey(self.pending.recover(_commanded(checkpoint.commands.path)))
             self._rewrite()
             opened.pop_all()
 

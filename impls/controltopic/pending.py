@@ -194,7 +194,7 @@ class PendingCommands:
         told = ((one, one.lacking(begin)) for one in self.waiting.values())
         return [(one, sentence) for one, sentence in told if sentence]
 
-    def found(self, epochs: Mapping[str, int]) -> list[Instruction]:
+    def recover(self, epochs: Mapping[str, int]) -> list[Instruction]:
         """Takes in commands that the driver has made durable before a crash: their ids and the first epoch of each."""
         carried = [(self.waiting[id_], epoch) for id_, epoch in epochs.items() if id_ in self.waiting]
         assert len(carried) <= 1, "each command is noted before the next one is carried out"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.codes import Codes, Offers
-from impls.driver.epochs import EpochRecord, in_short, observation_of, order_of, told
+from impls.driver.epochs import EpochRecord, in_short, observation_of, order_of, sentences_of
 from impls.driver.keeper import Keeper
 from impls.driver.metrics import Metrics
 from impls.driver.preparing import NOTHING, Preparation
@@ -289,7 +289,7 @@ def _log(record: EpochRecord) -> None:
     if _LOG.isEnabledFor(logging.DEBUG):
         _LOG.debug("%s", in_short(record))
     if _LOG.isEnabledFor(logging.INFO):
-        for sentence in told(record):
+        for sentence in sentences_of(record):
             _LOG.info("%s", sentence)
 
 

@@ -105,7 +105,7 @@ class EpochRecord:
     state_bytes: int = 0
 
 
-def told(record: EpochRecord) -> list[str]:
+def sentences_of(record: EpochRecord) -> list[str]:
     """Returns a sentence for each migration or change that began or ended with an epoch, and each worker rebuilt."""
     return [*(sentence for report in record.reports for sentence in _of_report(report, record.written.epoch)),
             *map(_of_event, record.events)]  # fmt: skip

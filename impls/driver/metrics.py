@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from impls.driver.epochs import EpochRecord, told
+from impls.driver.epochs import EpochRecord, sentences_of
 from impls.protocol.events import MigrationBegun, MigrationDone
 from impls.protocol.report import PARTS, PHASES, Report
 from impls.worker.cells import percentiles_ms
@@ -73,7 +73,7 @@ class Metrics:
             self._recent.append(_Recent(begin, end, records, commits, list(record.cells.values())))
             while self._recent[0].end < end - _WINDOW_S:
                 self._recent.popleft()
-            self._events.extend({"at_us": record.end_us, "text": sentence} for sentence in told(record))
+            self._events.extend({"at_us": record.end_us, "text": sentence} for sentence in sentences_of(record))
 
     def plan(self, bins: int, size: int) -> None:
         """Takes in a command that asks for so many bins, with so many bytes of state, to move."""

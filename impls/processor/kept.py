@@ -180,7 +180,7 @@ def _continued(before: _Kept, now: _Kept, which: str, folder: Path) -> History:
     """Returns the history of a variable with its schema of now, which is appended unless it has had it before."""
     if (before[0], *before[2:]) != (now[0], *now[2:]):
         raise UsageError(
-            f"{which} was {_said(before)} when the checkpoint {folder} was made, and is {_said(now)} now: "
+            f"{which} was {_describe(before)} when the checkpoint {folder} was made, and is {_describe(now)} now: "
             "give it another name."
         )
     (schema,), schemas = now[1], before[1]
@@ -215,7 +215,7 @@ def _read(kept: list[Any], now: _Kept) -> _Kept:
     return kind, [StructType.fromJson(schema) for schema in schemas], keys, expires
 
 
-def _said(made: _Kept) -> str:
+def _describe(made: _Kept) -> str:
     kind, schemas, keys, expires = made
     schema = schemas[-1].simpleString()
     return f"a {kind} of {schema}{f' by {keys}' if keys else ''}{' with a time to live' if expires else ''}"

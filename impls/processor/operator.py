@@ -171,7 +171,7 @@ class TimedProcessor(_Processing):
         for one in inputs:
             assert one.clock is not None, "the plan of an operator with a clock has one"
             self._missed(entries, one, one.clock, made, out)
-            self._given(entries, one, one.clock, made, out)
+            self._run_input(entries, one, one.clock, made, out)
         out.results = made.results()
         return out
 
@@ -186,7 +186,7 @@ class TimedProcessor(_Processing):
             self._timers(life, bins, times)
             self._end(life, made, out, times)
 
-    def _given(self, entries: Buffered, one: Input, clock: EpochClock, made: "_Made", out: Effects) -> None:
+    def _run_input(self, entries: Buffered, one: Input, clock: EpochClock, made: "_Made", out: Effects) -> None:
         times, records = Times(clock.now, whole_ms(one.watermark)), one.records
         if records is not None and self.program.time_mode == "eventtime":
             late = _late(records.column(EVENT_TIME).to_numpy(), whole_ms(clock.late))

@@ -132,14 +132,14 @@ class Life:
 
     def records(self, table: pa.Table) -> None:
         """Gives records to the processor, key by key; columns bin, key and c0, c1, ..."""
-        for bin_, key, values, rows in self._given(table):
+        for bin_, key, values, rows in self._visit_keys(table):
             with self._noted("handleInputRows", bin_, key):
                 given = self._processor.handleInputRows(values, rows, self._values)
                 self.sources.append((bin_, key, self.output.take(given)))
 
     def initial(self, table: pa.Table) -> None:
         """Gives initial state to the processor, key by key; columns as for `records`."""
-        for bin_, key, values, states in self._given(table):
+        for bin_, key, values, states in self._visit_keys(table):
             for state in states:
                 with self._noted("handleInitialState", bin_, key):
                     self._processor.handleInitialState(values, state, self._values)
@@ -186,7 +186,7 @@ class Life:
             check_event_times(batch, self.program.event_column, watermark)
         return [payload for batch in batches for payload in self.program.to_json(batch)]
 
-    def _given(self, table: pa.Table) -> Iterator[tuple[int, bytes, Any, Iterator[Any]]]:
+    def _visit_keys(self, table: pa.Table) -> Iterator[tuple[int, bytes, Any, Iterator[Any]]]:
         """Yields (bin, key, the key's values, its rows or frames) of each key, whose state is at hand then."""
         groups = _groups(table)
         self._begin(list(groups))

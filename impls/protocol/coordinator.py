@@ -25,7 +25,7 @@ from impls.protocol.session import (
 
 
 class Coordinator:
-    """begin() an epoch; joined(), left() and heard() as tasks come, go and speak; each returns what to say.
+    """begin() an epoch; joined(), left() and receive() as tasks come, go and speak; each returns what to say.
 
     A new session, be it the next batch or a query that was started again, replaces the one before; the epoch under way
     goes on with it.
@@ -127,7 +127,7 @@ class Coordinator:
         if self.hello.get((peer.role, peer.index)) == peer:
             del self.hello[peer.role, peer.index]
 
-    def heard(self, peer: Hello, said: Said) -> list[Say]:
+    def receive(self, peer: Hello, said: Said) -> list[Say]:
         """Takes in what a task says; words of another session are passed over."""
         role, index = peer.role, peer.index
         if isinstance(said, Closed):  # also one of another session

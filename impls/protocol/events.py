@@ -79,7 +79,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _EventLine:
     """A line of events.jsonl: its `kind`, then the fields."""
 
     kind: ClassVar[str]
@@ -90,7 +90,7 @@ class _Told:
 
 
 @dataclass(frozen=True, slots=True)
-class MigrationBegun(_Told):
+class MigrationBegun(_EventLine):
     """The first epoch of a migration was planned; `bins` are not at their goal."""
 
     kind = "migration_begin"
@@ -101,7 +101,7 @@ class MigrationBegun(_Told):
 
 
 @dataclass(frozen=True, slots=True)
-class MigrationDone(_Told):
+class MigrationDone(_EventLine):
     """All bins are at their goal and their queues are empty; or a newer command has replaced the migration."""
 
     kind = "migration_end"
@@ -111,7 +111,7 @@ class MigrationDone(_Told):
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeBegun(_Told):
+class ChangeBegun(_EventLine):
     """The first epoch that tries a version of the pipeline was planned."""
 
     kind = "change_begin"
@@ -122,7 +122,7 @@ class ChangeBegun(_Told):
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeDone(_Told):
+class ChangeDone(_EventLine):
     """All bins run under the version, and their state has its shape."""
 
     kind = "change_end"
@@ -132,7 +132,7 @@ class ChangeDone(_Told):
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeRefused(_Told):
+class ChangeRefused(_EventLine):
     """The version failed: it was never taken over, or the bins that had it were `rolled_back`."""
 
     kind = "change_refused"

@@ -120,7 +120,7 @@ class RealTimeExecutor:
         if isinstance(message, Lost):
             self._coordinator.left(peer)
             return []
-        return self._coordinator.heard(peer, message)
+        return self._coordinator.receive(peer, message)
 
     def _look_after(self, order: EpochOrder) -> None:
         slots = self._coordinator.slots

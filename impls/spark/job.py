@@ -21,7 +21,7 @@ from impls.operators.base import quoted
 from impls.protocol.order import Answers, EpochOrder
 from impls.protocol.report import Report
 from impls.spark.compiled import new_object
-from impls.spark.step import REPORT_SCHEMA, given, reports_of, run_step, schema_of
+from impls.spark.step import REPORT_SCHEMA, call_foreach_batch, reports_of, run_step, schema_of
 from impls.worker.cells import CELL
 from impls.worker.query import QuerySpec
 from impls.worker.sinks import ForeachBatch
@@ -65,7 +65,9 @@ class StepJob:
         with reports_of(job, sink) as reports:
             found = [(Report.from_json(row["report"]), np.frombuffer(row["cells"], CELL)) for row in reports.collect()]
             answers = _answers(found, begin, built)
-            return replace(answers, sink_ms=given(sink, job, self._spec.operator, order.written.epoch, answers))
+            return replace(
+                answers, sink_ms=call_foreach_batch(sink, job, self._spec.operator, order.written.epoch, answers)
+            )
 
 
 def _mapped(frame: DataFrame, step: Callable[..., Any], schema: StructType) -> DataFrame:

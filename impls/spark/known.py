@@ -88,7 +88,7 @@ def topics_at_start(
     unknown = set() if begins else {topic for topic in read - topics.ids.keys() if topics.names(topic)}
     ids, _ = broker.ids({*topics.listed, *topics.ids, *read})
     others = _shorter(location, unknown & ids.keys(), broker)  # one that is not there now may come as it was
-    found, renewed = topics.found(ids, others)
+    found, renewed = topics.update_ids(ids, others)
     for topic in sorted(unknown - others):
         _LOG.warning("The id of topic %s was not known yet: if it was made anew since, records are left out.", topic)
     for topic in renewed:

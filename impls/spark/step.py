@@ -69,7 +69,7 @@ def reports_of(job: DataFrame, sink: Sink) -> Iterator[DataFrame]:
         job.unpersist()
 
 
-def given(sink: Sink, job: DataFrame, operator: Operator, epoch: int, answers: Answers) -> float:
+def call_foreach_batch(sink: Sink, job: DataFrame, operator: Operator, epoch: int, answers: Answers) -> float:
     """Calls the function of a ForeachBatch with an epoch's results, if there are any; returns its milliseconds.
 
     Raises StateError when it raises; the epoch is then neither observed nor committed, and comes again.

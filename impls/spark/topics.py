@@ -140,7 +140,7 @@ class Topics:
         numbers = {**{name: hashed(name) for name in names}, **self.numbers}
         return replace(self, numbers=numbers, ids={**ids, **self.ids})
 
-    def found(self, ids: Mapping[str, str], others: Collection[str] = ()) -> tuple["Topics", list[str]]:
+    def update_ids(self, ids: Mapping[str, str], others: Collection[str] = ()) -> tuple["Topics", list[str]]:
         """Returns the topics with the ids that the broker gives them now, and those that were made anew.
 
         Args:

@@ -183,7 +183,7 @@ class BinServer(flight.FlightServerBase):  # type: ignore[misc]
                 raise
         except RefusedError as error:
             self.counts.refuse(error.reason)
-            raise _told(error) from error
+            raise _as_flight_error(error) from error
         next(served)  # a generator that was never entered would not end what it has to end
         proof = proof_of(ticket.ticket, self._transfer.token)
         return flight.GeneratorStream(SCHEMA.with_metadata({PROOF: proof}), served)
@@ -227,9 +227,9 @@ class BinServer(flight.FlightServerBase):  # type: ignore[misc]
                 yield batch
             whole = True
         except RefusedError as error:
-            raise _told(error) from error
+            raise _as_flight_error(error) from error
         except (CorruptStateError, lmdb.Error) as error:
-            raise _told(RefusedError("damaged", f"its state is damaged: {error}")) from error
+            raise _as_flight_error(RefusedError("damaged", f"its state is damaged: {error}")) from error
         finally:
             self.counts.add(**{"served" if whole else "failed": 1})
             self._end(stream)
@@ -247,7 +247,7 @@ class BinServer(flight.FlightServerBase):  # type: ignore[misc]
         return len(idle)
 
 
-def _told(error: RefusedError) -> flight.FlightUnauthorizedError:
+def _as_flight_error(error: RefusedError) -> flight.FlightUnauthorizedError:
     return flight.FlightUnauthorizedError(str(error), error.reason.encode())
 
 

@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from harness.suites import profile
-from harness.suites.profile import Sampler, asked
+from harness.suites.profile import Sampler, read_options
 
 BUSY = "def spins():\n    while True:\n        sum(range(1000))\nspins()\n"
 
@@ -43,7 +43,7 @@ def test_a_run_without_a_load_is_said_to_have_none():
 
 
 def test_one_run_of_a_live_query_in_real_time_is_what_is_profiled():
-    experiment, seconds = asked({"seconds": 3.0, "workers": None})
+    experiment, seconds = read_options({"seconds": 3.0, "workers": None})
     [run] = experiment.runs()
     assert (run.mechanism, run.real_time, experiment.workers, experiment.workload) == (
         "megaphone-batched",
@@ -52,4 +52,4 @@ def test_one_run_of_a_live_query_in_real_time_is_what_is_profiled():
         "hash",
     )
     assert experiment.duration_s > seconds == 3
-    assert [run.real_time for run in asked({"mode": "micro-batch"})[0].runs()] == [False]
+    assert [run.real_time for run in read_options({"mode": "micro-batch"})[0].runs()] == [False]

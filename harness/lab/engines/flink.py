@@ -195,14 +195,14 @@ class FlinkEngine(Engine):
 
     def _await_running(self, workers: int) -> None:
         def running() -> bool:
-            return running_with(self._told(), workers)
+            return running_with(self._read_job(), workers)
 
         wait_for(running, f"Flink to run with {workers} workers", _DEADLINE_S, tend=self.check)
 
     def rescale(self, workers: int) -> None:
         """Asks the adaptive scheduler, or stops the job with a savepoint and starts it from there."""
         if self._given.adaptive:
-            wanted = requirements(self._told()["vertices"], workers)
+            wanted = requirements(self._read_job()["vertices"], workers)
             self._ask("PUT", f"/jobs/{self._id}/resource-requirements", wanted)
             self._await_running(workers)
             return
@@ -243,7 +243,7 @@ class FlinkEngine(Engine):
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         return self._cluster.rest.ask(method, path, body)
 
-    def _told(self) -> dict[str, Any]:
+    def _read_job(self) -> dict[str, Any]:
         found: dict[str, Any] = self._ask("GET", f"/jobs/{self._id}")
         return found
 

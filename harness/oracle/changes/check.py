@@ -32,7 +32,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Context:
     """What the parts of the check share: the records with their bins, the versions, and where findings go."""
 
     records: Records
@@ -71,7 +71,7 @@ def check(
     Raises:
         OracleError: a result has another form.
     """
-    asked = _Asked(records, bin_of(records.key), plans, Findings())
+    asked = _Context(records, bin_of(records.key), plans, Findings())
     lists = accepted(results, bin_of, partitions, asked.found)
     known = plans.candidates(lists.epoch, bin_of(lists.key))
     counted, at = _listed(asked, lists, known)
@@ -92,7 +92,7 @@ _Counted = tuple[list[int], int, int]
 """By what a record was counted: the versions that can have done it, shape and label."""
 
 
-def _listed(asked: _Asked, lists: Lists, known: list[list[int]]) -> tuple[list[_Counted | None], NDArray[np.int64]]:
+def _listed(asked: _Context, lists: Lists, known: list[list[int]]) -> tuple[list[_Counted | None], NDArray[np.int64]]:
     """Returns by what each record was counted, None for nothing, and in which epoch, -1 for none."""
     records, found = asked.records, asked.found
     parts = int(records.partition.max(initial=-1)) + 1
@@ -120,7 +120,7 @@ def _listed(asked: _Asked, lists: Lists, known: list[list[int]]) -> tuple[list[_
     return counted, at
 
 
-def _check_state(asked: _Asked, lists: Lists, known: list[list[int]]) -> None:
+def _check_state(asked: _Context, lists: Lists, known: list[list[int]]) -> None:
     """Holds what results say of their key's state against the records listed so far."""
     eras, codes, found = asked.plans.eras, asked.plans.codes, asked.found
     totals: dict[int, int] = {}
@@ -161,7 +161,7 @@ def _arrival(records: Records, ranges: Ranges) -> NDArray[np.int64]:
     return out
 
 
-def _check_epochs(asked: _Asked, arrived: NDArray[np.int64], at: NDArray[np.int64], waits: Waits) -> None:
+def _check_epochs(asked: _Context, arrived: NDArray[np.int64], at: NDArray[np.int64], waits: Waits) -> None:
     """Finds records that another epoch lists than may, and those whose version changed while they were queued."""
     waiting = zip(waits.epoch.tolist(), waits.bin.tolist(), strict=True)
     release = dict(zip(waiting, waits.release.tolist(), strict=True))
@@ -177,7 +177,7 @@ def _check_epochs(asked: _Asked, arrived: NDArray[np.int64], at: NDArray[np.int6
 
 
 def _versions(
-    asked: _Asked, counted: list[_Counted | None], arrived: NDArray[np.int64] | None
+    asked: _Context, counted: list[_Counted | None], arrived: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int64], Boundaries]:
     """Returns the version of each record, -1 for none, and where each begins.
 
@@ -243,7 +243,7 @@ def _counting(plans: Plans, offset: int, versions: list[int], shape: int, label:
             yield number
 
 
-def _crossed(asked: _Asked, under: NDArray[np.int64], at: NDArray[np.int64], moves: MovedBins) -> dict[str, int]:
+def _crossed(asked: _Context, under: NDArray[np.int64], at: NDArray[np.int64], moves: MovedBins) -> dict[str, int]:
     """Returns by change the records under its version, and by migration those of moved bins from their move on."""
     bins, plans = asked.bins, asked.plans
     out = {id_: int((under == number).sum()) for number, id_ in enumerate(plans.ids, 1)}

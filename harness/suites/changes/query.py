@@ -68,7 +68,7 @@ class Tally(RecordOperator):
         """Returns the state of a key that had one, or None, and gets so many records."""
         return (value or 0) + records
 
-    def told(self, value: Any) -> tuple[int, int]:
+    def counts_of(self, value: Any) -> tuple[int, int]:
         """Returns a key's records so far, and those since its state has this shape."""
         return value, 0
 
@@ -84,7 +84,7 @@ class Tally(RecordOperator):
         state.put_many(bins.tolist(), names, [self.dump(value) for value in values], old)
         at = (edges * size).tolist()
         payloads = [
-            pack(HEADER, self.shape, *self.told(value)) + listed[begin:end]
+            pack(HEADER, self.shape, *self.counts_of(value)) + listed[begin:end]
             for value, begin, end in zip(values, at, at[1:], strict=False)
         ]
         return Results(bins, names, payloads)
@@ -110,7 +110,7 @@ class TallySince(Tally):
         total, since = value or (0, 0)
         return total + records, since + records
 
-    def told(self, value: Any) -> tuple[int, int]:
+    def counts_of(self, value: Any) -> tuple[int, int]:
         """Returns both counts."""
         return int(value[0]), int(value[1])
 

@@ -78,7 +78,7 @@ class ChangeSite(Site):
         enough = self.applied() + self._case.setting.rate
         self.await_true(lambda: self.applied() >= enough, "records behind the change", _DURABLE_DEADLINE_S)
 
-    def _asked(self, label: str, id_: str, at_us: int, **more: int) -> None:
+    def _note_request(self, label: str, id_: str, at_us: int, **more: int) -> None:
         """Notes what was asked for, and when."""
         self._requests.write({"at_us": at_us, "label": label, "id": id_, **more})
 
@@ -92,7 +92,7 @@ class ChangeSite(Site):
         id_ = self.durable(request, "change")
         self._codes.append(new)
         self._ids.append(id_)
-        self._asked(f"{asdict(new)}", id_, at_us)
+        self._note_request(f"{asdict(new)}", id_, at_us)
         return id_
 
     def await_change(self, id_: str) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class ChangeSite(Site):
             request = {"do": "rebalance", "goal": goal.tolist()}
         id_ = self.durable(request, "migration")
         self.migrations += 1
-        self._asked("rescale" if rescale else "rebalance", id_, at_us)
+        self._note_request("rescale" if rescale else "rebalance", id_, at_us)
         return id_
 
     def await_migration(self) -> None:
@@ -147,7 +147,7 @@ class ChangeSite(Site):
         self._ids.append(id_)
         self._held.append(id_)
         self._generations.append(generation)
-        self._asked("restart", id_, at_us, until_us=self._first_end(begun_us))
+        self._note_request("restart", id_, at_us, until_us=self._first_end(begun_us))
         return id_
 
     def _starts(self) -> list[tuple[int, int]]:

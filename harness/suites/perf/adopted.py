@@ -224,10 +224,10 @@ def _measure(folder: Path, settings: AdoptedSettings) -> list[Adoption]:
         with closing(Recorder(folder)) as recorder, bench.live(recorder) as handle:
             bench.follow(handle, recorder)
         results = check_topics(services.broker.bootstrap, _LOAD, _RESULTS, settings.keys)
-    return [_found(folder, adopted, results)]
+    return [_read_adoption(folder, adopted, results)]
 
 
-def _found(folder: Path, adopted: Adopted, results: int) -> Adoption:
+def _read_adoption(folder: Path, adopted: Adopted, results: int) -> Adoption:
     files = RunFiles(folder)
     entry = run_entry(files)
     ((migration,), steady) = entry["migrations"], entry["latency_ms"]["steady"]

@@ -60,7 +60,7 @@ def _in_thread(name: str, inbox: Inbox[Any], work: Callable[[], None]) -> None:
     threading.Thread(target=guarded, name=name, daemon=True).start()
 
 
-def _heard(link: Link) -> Iterator[Any]:
+def _receive(link: Link) -> Iterator[Any]:
     """Yields what the driver says; raises StateError when it is gone."""
     try:
         while True:
@@ -173,7 +173,7 @@ def _come(worker: Stepping, inbox: Inbox[Blob], timeout_s: float | None) -> tupl
 
 
 def _listen(link: Link, inbox: Inbox[Blob]) -> None:
-    for message in _heard(link):
+    for message in _receive(link):
         inbox.tell(message)
 
 

@@ -93,7 +93,7 @@ class Network:
                     network.seen["broken"] += 1
                     raise
                 except (flight.FlightUnauthorizedError, RefusedError) as error:
-                    told = server._told(error) if isinstance(error, RefusedError) else error
+                    told = server._as_flight_error(error) if isinstance(error, RefusedError) else error
                     network.seen[told.extra_info.decode()] += 1
                     raise client._meaning(told, self._what[2].host) from None
 

@@ -252,7 +252,7 @@ class Query:
             return
         said = peer.outbox.popleft()
         is_hello = isinstance(said, Hello)
-        self._say(self._coordinator.joined(said) if is_hello else self._coordinator.heard(peer.hello, said))
+        self._say(self._coordinator.joined(said) if is_hello else self._coordinator.receive(peer.hello, said))
 
     def _say(self, said: list[Say]) -> None:
         for say in said:

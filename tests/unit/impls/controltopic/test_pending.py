@@ -164,7 +164,7 @@ def test_a_command_that_the_driver_knows_is_not_carried_out_again():
     book = Book()
     book.read(record("a"))
     book.read(record("b"))
-    book.obey(book.pending.found({"z": 1, "a": 4}))
+    book.obey(book.pending.recover({"z": 1, "a": 4}))
     assert book.carry(9, None) == ["b"]
     assert [(id_, done["epoch"], done["number"]) for id_, done in book.pending.done.items()] == [
         ("a", 4, 1),

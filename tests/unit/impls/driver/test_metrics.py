@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from telling import epoch_record
 
-from impls.driver.epochs import in_short, told
+from impls.driver.epochs import in_short, sentences_of
 from impls.driver.metrics import Metrics
 from impls.driver.observed import Observed
 from impls.driver.prometheus import query_families
@@ -105,7 +105,7 @@ def test_what_happened_is_told_in_sentences():
     record = epoch_record(7, [1])
     record.reports[1].recovered = "missing"
     refused = ChangeRefused("c", 7, 2, "it raised KeyError.", rolled_back=True)
-    assert told(replace(record, events=(refused,))) == [
+    assert sentences_of(replace(record, events=(refused,))) == [
         "Worker 1 was rebuilt from the checkpoint in epoch 7: missing.",
         "Change c is taken back with epoch 7: it raised KeyError.",
     ]

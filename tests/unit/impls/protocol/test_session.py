@@ -74,26 +74,26 @@ def test_the_order_in_which_tasks_join_changes_nothing(places):
 
 def test_marks_come_when_every_router_has_switched_and_name_the_blobs_of_each_worker():
     coordinator = begun()
-    assert coordinator.heard(router(1), Routed(0, (4, 5, 6))) == []
-    said = coordinator.heard(router(0), Routed(0, (1, 2, 3)))
+    assert coordinator.receive(router(1), Routed(0, (4, 5, 6))) == []
+    said = coordinator.receive(router(0), Routed(0, (1, 2, 3)))
     assert said == [Say("worker", 0, Marks(0, ((0, 1), (1, 4)))), Say("worker", 1, Marks(0, ((0, 2), (1, 5))))]
 
 
 def test_no_marks_come_when_a_router_has_gone():
     coordinator = begun()
-    coordinator.heard(router(1), Routed(0, (0, 0, 0)))
+    coordinator.receive(router(1), Routed(0, (0, 0, 0)))
     coordinator.left(router(1))
-    assert coordinator.heard(router(0), Routed(0, (0, 0, 0))) == []
+    assert coordinator.receive(router(0), Routed(0, (0, 0, 0))) == []
 
 
 def test_that_a_worker_is_final_is_handed_to_all_of_the_plan():
-    said = begun().heard(worker(1), Final(0, 1))
+    said = begun().receive(worker(1), Final(0, 1))
     assert said == [Say("worker", 0, Final(0, 1)), Say("worker", 1, Final(0, 1))]
 
 
 def done(coordinator, epoch=0, run="a", batch=0):
     for index in range(2):
-        coordinator.heard(worker(index, run, batch), Ended(epoch, index, b"{}", b""))
+        coordinator.receive(worker(index, run, batch), Ended(epoch, index, b"{}", b""))
     return coordinator.done
 
 
@@ -104,8 +104,8 @@ def test_an_epoch_is_done_when_every_worker_of_the_plan_has_ended_it():
 
 
 def marks(coordinator, epoch):
-    coordinator.heard(router(0), Routed(epoch, (1, 1, 1)))
-    return [say.message for say in coordinator.heard(router(1), Routed(epoch, (1, 1, 1)))]
+    coordinator.receive(router(0), Routed(epoch, (1, 1, 1)))
+    return [say.message for say in coordinator.receive(router(1), Routed(epoch, (1, 1, 1)))]
 
 
 def test_marks_of_unchanged_routing_say_that_all_workers_are_final():
@@ -121,17 +121,17 @@ def test_marks_of_unchanged_routing_say_that_all_workers_are_final():
 
 def test_what_was_sent_before_a_switch_is_not_needed_again_when_the_epoch_is_done():
     coordinator = begun()
-    coordinator.heard(router(0), Routed(0, (1, 1, 1), ((0, 50),)))
-    coordinator.heard(router(1), Routed(0, (1, 1, 1), ((1, 70),)))
-    coordinator.heard(worker(0), Ended(0, 0, b"{}", b""))
+    coordinator.receive(router(0), Routed(0, (1, 1, 1), ((0, 50),)))
+    coordinator.receive(router(1), Routed(0, (1, 1, 1), ((1, 70),)))
+    coordinator.receive(worker(0), Ended(0, 0, b"{}", b""))
     assert coordinator.needed == {}
-    coordinator.heard(worker(1), Ended(0, 1, b"{}", b""))
+    coordinator.receive(worker(1), Ended(0, 1, b"{}", b""))
     assert coordinator.needed == {0: 50, 1: 70}
 
 
 def test_a_session_that_has_sent_nothing_yet_says_nothing_of_what_is_needed():
     coordinator = begun()
-    coordinator.heard(router(0), Routed(0, (1, 1, 1), ((0, 50),)))
+    coordinator.receive(router(0), Routed(0, (1, 1, 1), ((0, 50),)))
     session(coordinator, batch=1)
     assert done(coordinator, batch=1)
     assert coordinator.needed == {}
@@ -146,13 +146,13 @@ def test_routing_that_another_session_was_told_is_no_unchanged_routing():
 
 def test_an_epoch_goes_on_with_the_next_session_and_what_the_one_before_says_is_passed_over():
     coordinator = begun()
-    coordinator.heard(router(0), Routed(0, (7, 7, 7)))
-    coordinator.heard(worker(0), Ended(0, 0, b"{}", b""))
+    coordinator.receive(router(0), Routed(0, (7, 7, 7)))
+    coordinator.receive(worker(0), Ended(0, 0, b"{}", b""))
     assert kinds(session(coordinator, batch=1)) == TOLD
     assert coordinator.ended == {}, "a worker that has ended answers again: with what this session knows"
-    assert coordinator.heard(worker(1), Final(0, 1)) == []
-    assert coordinator.heard(router(0, batch=1), Routed(0, (0, 0, 0))) == []
-    said = coordinator.heard(router(1, batch=1), Routed(0, (0, 0, 0)))
+    assert coordinator.receive(worker(1), Final(0, 1)) == []
+    assert coordinator.receive(router(0, batch=1), Routed(0, (0, 0, 0))) == []
+    said = coordinator.receive(router(1, batch=1), Routed(0, (0, 0, 0)))
     assert not any(say.message.settled for say in said)
     assert [say.message.counts for say in said] == [((0, 0), (1, 0))] * 2
 
@@ -193,7 +193,7 @@ def test_a_worker_is_unclosed_until_it_says_that_it_is_closed():
     assert (coordinator.pids, coordinator.unclosed) == ([21, 22], [*hellos()[ROUTERS:], again])
     session(coordinator, batch=1)
     for one in (worker(0), worker(1), again):
-        coordinator.heard(one, Closed(one.index))
+        coordinator.receive(one, Closed(one.index))
     assert coordinator.unclosed == [worker(2), *hellos(batch=1)[ROUTERS:]]
     coordinator.end()
     assert coordinator.unclosed == []
@@ -212,7 +212,7 @@ def test_a_session_that_is_ended_is_forgotten():
 def test_an_epoch_is_told_to_a_session_once():
     coordinator = begun()
     assert coordinator.begin(order()) == []
-    coordinator.heard(worker(0), Ended(0, 0, b"{}", b""))
+    coordinator.receive(worker(0), Ended(0, 0, b"{}", b""))
     coordinator.begin(order())
     assert list(coordinator.ended) == [0]
 
@@ -225,17 +225,17 @@ def test_a_plan_of_more_workers_than_slots_is_told_to_nobody():
 
 def test_what_is_said_of_another_epoch_is_passed_over():
     coordinator = begun(epoch=3)
-    assert coordinator.heard(router(0), Routed(2, (1, 1, 1))) == []
-    assert coordinator.heard(router(1), Routed(3, (1, 1, 1))) == []
-    coordinator.heard(worker(0), Ended(2, 0, b"{}", b""))
+    assert coordinator.receive(router(0), Routed(2, (1, 1, 1))) == []
+    assert coordinator.receive(router(1), Routed(3, (1, 1, 1))) == []
+    coordinator.receive(worker(0), Ended(2, 0, b"{}", b""))
     assert coordinator.ended == {}
 
 
 def test_the_first_failure_of_a_session_is_kept():
     coordinator = begun()
     first, second = Failed("worker", 1, "StateError", "first"), Failed("worker", 0, "StateError", "second")
-    coordinator.heard(worker(1), first)
-    coordinator.heard(worker(0), second)
+    coordinator.receive(worker(1), first)
+    coordinator.receive(worker(0), second)
     assert coordinator.failed == first
     session(coordinator, "b")
     assert coordinator.failed is None
@@ -243,4 +243,4 @@ def test_the_first_failure_of_a_session_is_kept():
 
 def test_a_worker_ends_an_epoch_for_itself_alone():
     with pytest.raises(StateError, match="worker 0 ends the epoch 0 for worker 1"):
-        begun().heard(worker(0), Ended(0, 1, b"{}", b""))
+        begun().receive(worker(0), Ended(0, 1, b"{}", b""))

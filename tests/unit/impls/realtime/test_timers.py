@@ -119,10 +119,10 @@ def test_a_coordinator_keeps_what_is_due_until_the_next_epoch():
 
     coordinator.begin(order(0))
     assert (coordinator.timers_wait, coordinator.due) == (False, None)
-    coordinator.heard(replace(worker, run="b"), Due(0))
+    coordinator.receive(replace(worker, run="b"), Due(0))
     assert not coordinator.timers_wait, "it is of another session"
-    coordinator.heard(worker, Ended(0, 0, b"{}", b"", 70))
-    coordinator.heard(worker, Due(0))
+    coordinator.receive(worker, Ended(0, 0, b"{}", b"", 70))
+    coordinator.receive(worker, Due(0))
     assert (coordinator.timers_wait, coordinator.due) == (True, 70)
     coordinator.begin(order(1))
     assert (coordinator.timers_wait, coordinator.due) == (False, None)

@@ -15,7 +15,7 @@ from impls.protocol.order import Answers, EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.protocol.report import Report
 from impls.spark import step
-from impls.spark.step import given, schema_of
+from impls.spark.step import call_foreach_batch, schema_of
 from impls.worker.output import Output
 from impls.worker.query import QuerySpec
 from impls.worker.sinks import ForeachBatch, Nowhere
@@ -113,8 +113,8 @@ class _Frame:
 def test_the_function_gets_results_with_the_number_of_their_epoch_and_nothing_where_there_are_none():
     calls = []
     sink = ForeachBatch(lambda frame, epoch: calls.append((frame, epoch)))
-    assert given(sink, _Frame(), HashCount(), 7, _answers(0)) == 0.0
-    assert given(sink, _Frame(), HashCount(), 8, _answers(3)) > 0.0
+    assert call_foreach_batch(sink, _Frame(), HashCount(), 7, _answers(0)) == 0.0
+    assert call_foreach_batch(sink, _Frame(), HashCount(), 8, _answers(3)) > 0.0
     assert calls == [(("key", "value"), 8)]
 
 
@@ -123,7 +123,7 @@ def test_a_function_that_raises_ends_the_epoch_with_one_sentence_that_names_it()
         raise ValueError("no such table.\nDetails follow")
 
     with pytest.raises(StateError, match=r"failed in epoch 7 with ValueError: no such table\. Nothing is lost") as told:
-        given(ForeachBatch(fail), _Frame(), HashCount(), 7, _answers(1))
+        call_foreach_batch(ForeachBatch(fail), _Frame(), HashCount(), 7, _answers(1))
     assert isinstance(told.value.__cause__, ValueError)
 
 

@@ -31,7 +31,7 @@ def test_a_topic_that_was_made_anew_never_has_a_number_again(tmp_path_factory, r
     folder, seen = tmp_path_factory.mktemp("own"), {}
     topics, ids = Topics.read(folder, readings), {}
     for answer in answers:
-        topics, renewed = topics.found(answer)
+        topics, renewed = topics.update_ids(answer)
         assert renewed == sorted(name for name in answer if ids.get(name, answer[name]) != answer[name])
         ids |= answer
         topics.keep(folder)
@@ -51,7 +51,7 @@ def test_the_only_topic_of_a_query_has_its_own_partitions_as_numbers():
     only = Topics((Reading(("in",)),)).numbered()
     assert only.input_partitions("in", 3) == [3]
     assert only.sql(only.readings[0]) == "bigint(partition)"
-    renewed, _ = Topics((Reading(("in",), loses=True),), {"in": 0}, {"in": "1"}).found({"in": "2"})
+    renewed, _ = Topics((Reading(("in",), loses=True),), {"in": 0}, {"in": "1"}).update_ids({"in": "2"})
     assert str(1 << 20) in renewed.sql(renewed.readings[0])
 
 
@@ -64,9 +64,9 @@ def test_numbers_stay_when_topics_are_added_and_named_in_another_order(tmp_path)
 
 def test_a_topic_made_anew_is_refused_unless_the_source_goes_on_without_what_is_gone():
     topics = Topics((Reading(("in",)),), ids={"in": "one"}).numbered()
-    assert topics.found({"in": "one"})[1] == []
+    assert topics.update_ids({"in": "one"})[1] == []
     with pytest.raises(UsageError, match="The topic in was deleted and made anew"):
-        topics.found({"in": "two"})
+        topics.update_ids({"in": "two"})
 
 
 def test_what_a_source_reads_follows_from_its_options():
