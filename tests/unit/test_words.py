@@ -1,7 +1,12 @@
-"""One word for one thing: names that the project gave up for the field's come back in no option, column or heading."""
+"""One word for one thing: names that the project gave up for the field's come back in no option, column or heading.
 
+No two public classes have one name, and what a function is called says what it does.
+"""
+
+import ast
 import json
 import re
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -63,3 +68,47 @@ def test_the_words_of_options_are_read():
     assert len(list(options())) > 100
     assert len(list(headings())) > 100
     assert len(list(columns())) > 10
+
+
+PACKAGES = ("generators", "harness", "impls", "plots", "rescale_bench")
+SPOKEN = {"told", "said", "heard", "given", "asked", "found"}  # none of them says what a function does
+SOURCES = {
+    path.relative_to(ROOT).as_posix(): path.read_text()
+    for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))
+}  # fmt: skip
+
+
+def shared(sources):
+    """The names that several public classes have, with the files of these."""
+    places = defaultdict(list)
+    for path, text in sources.items():
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(path)
+    return [f"{name}: {', '.join(paths)}" for name, paths in places.items() if len(paths) > 1]
+
+
+def spoken(sources):
+    """The classes, functions and methods with a name of `SPOKEN`, with where they are."""
+    named = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    return [
+        f"{path}:{node.lineno}: {node.name}"
+        for path, text in sources.items() for node in ast.walk(ast.parse(text))
+        if isinstance(node, named) and node.name.strip("_").lower() in SPOKEN
+    ]  # fmt: skip
+
+
+def test_no_two_public_classes_have_one_name():
+    assert not shared(SOURCES)
+
+
+def test_a_function_is_named_by_what_it_does():
+    assert not spoken(SOURCES)
+
+
+def test_the_names_of_classes_and_functions_are_read():
+    assert len(SOURCES) > 400
+    one, other = "class Case:\n    class Part: ...", "class _Case: ...\nclass Part: ..."
+    assert shared({"a.py": one, "b.py": other, "c.py": one}) == ["Case: a.py, c.py"]
+    named = "class Log:\n    def _told(self): ...\n    def telling(self): ..."
+    assert spoken({"a.py": named}) == ["a.py:2: _told"]
