@@ -76,7 +76,7 @@ _EVERY_S = 0.5
 
 
 @contextmanager
-def tell_progress(context: SparkContext, tell: Tell | None) -> Iterator[None]:
+def _tell_progress(context: SparkContext, tell: Tell | None) -> Iterator[None]:
     """Calls `tell(tasks done, tasks)` twice a second for the jobs that this thread starts in the block."""
     if tell is None:
         yield
@@ -221,7 +221,7 @@ def _fill(
         files = Files(log_dir or str(opened.own), fsync)
         target = Target(files, opened.query, log.batch, bins, successor.timers)
         with cleared_on_error(target):
-            with refused(location), tell_progress(successor.entries.sparkSession.sparkContext, tell):
+            with refused(location), _tell_progress(successor.entries.sparkSession.sparkContext, tell):
                 rows = _write(target, successor.entries)
             _check_unmoved(location, log)
             sizes = np.zeros(bins, np.int64)

@@ -35,7 +35,7 @@ _ASK_S = 10.0
 
 
 @dataclass(frozen=True)
-class ResultTimes:
+class _ResultTimes:
     """Of each result when the broker appended it, and the scheduled time of its record."""
 
     appended_ms: NDArray[np.int64]
@@ -72,7 +72,7 @@ class _Received:
         """Passes over all results there are, those that made the state: a count of 1 for each key."""
         self._next = self._ends()
 
-    def take(self) -> ResultTimes:
+    def take(self) -> _ResultTimes:
         """Returns the results since the last call."""
         ends, appended, scheduled = self._ends(), [], []
         self._consumer.assign([TopicPartition(self._topic, number, at) for number, at in self._next.items()])
@@ -87,7 +87,7 @@ class _Received:
                 self._next[message.partition()] = message.offset() + 1
         self.counted += len(appended)
         check_counts(self._topic, self._counts)
-        return ResultTimes(np.array(appended, np.int64), np.array(scheduled, np.int64))
+        return _ResultTimes(np.array(appended, np.int64), np.array(scheduled, np.int64))
 
 
 def check_counts(topic: str, counts: Mapping[int, Sequence[int]]) -> None:
