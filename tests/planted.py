@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from impls.protocol.controller import Controller
+from impls.protocol.report import Written
 from impls.store.bins import copy_bin, read_size, write_size
 from impls.store.tables import bin_range, drop_range
 from impls.worker import opening, pull
+from impls.worker.changelog import Changelog
 from impls.worker.environment import Environment
 from impls.worker.parts import Cause, Untrusted
 
@@ -89,4 +91,4 @@ def results_not_sent_again(patch):
 
 def frame_not_written_again(patch):
     """That of a commit that has been made before."""
-    patch.setattr(Environment, "_log_again", lambda *_: None)
+    patch.setattr(Changelog, "again", lambda *_: Written())

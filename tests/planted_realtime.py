@@ -10,8 +10,7 @@ from realtime.parameters import draw
 from realtime.runs import simulate
 
 from impls.store.offsets import Offsets
-from impls.worker import commit
-from impls.worker.environment import Environment
+from impls.worker import batches, commit
 from impls.worker.pull import Pulls
 
 SEEDS = 300
@@ -46,5 +45,5 @@ def results_before_the_frame(patch):
 
 
 def queue_of_a_repeated_batch_kept(patch):
-    patch.setattr(Environment, "_give_up", lambda *_: None)
+    patch.setattr(batches, "_give_up", lambda *_: None)
     patch.setattr(Offsets, "new", lambda _, table: table)

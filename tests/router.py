@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from impls.errors import StateError
 from impls.protocol.session import Route, Routed
-from impls.realtime.blobs import _HEADER, _MAGIC, _NO_TIME
+from impls.realtime.blobs import _NO_TIME
+from impls.realtime.wire import HEADER, MAGIC
 from impls.store.records import ROW
 
 
@@ -17,7 +18,7 @@ def encode(
 ) -> bytes:
     """Returns the bytes of a blob."""
     body = batch.serialize()
-    header = _HEADER.pack(_MAGIC, body.size, source, 0, number, epoch, came_us, packed_us)
+    header = HEADER.pack(MAGIC, body.size, source, 0, number, epoch, came_us, packed_us)
     return b"".join((header, memoryview(body)))
 
 

@@ -97,7 +97,7 @@ class Keeper:
             FinishedEpoch(epoch, self._generation, changed, log_bytes, written, location, routing, sizes)
         )
         for report in reports:
-            self._log.add(epoch, report.worker, report.changelog.bytes)
+            self._log.add(epoch, report.worker, report.changelog.bytes + report.changelog.besides)
         self._images |= {(epoch, worker, self._generation): size for worker, (_, size) in written.items()}
         if self._first or epoch % self._schedule.manifest_epochs == 0:
             if before.base.max() < epoch:  # this epoch may be run again, from the state of the one before

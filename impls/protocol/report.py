@@ -70,11 +70,12 @@ class Written:
 
     Attributes:
         bins: those in it.
-        bytes: its size.
+        bytes: its size; besides: of the changelog, what results and report take up in it more.
     """
 
     bins: list[int] = field(default_factory=list)
     bytes: int = 0
+    besides: int = 0
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ class Hello:
         batch: Spark's number of the batch.
         pid: the worker's process; a router's is 0, as it runs in the JVM of the driver.
         stage: number of its stage in Spark.
-        started: when the worker's process began, in clock epochs since the host did; 0 where that is not known.
+        started: when the worker's process began, in clock ticks since the host did; 0 where that is not known.
     """
 
     role: Role

@@ -67,7 +67,7 @@ def _compiled(
     folder = Path(tempfile.mkdtemp(dir=spark.sparkContext._temp_dir))
     if constants:
         sources = [*sources, folder / "Wire.java"]
-        sources[-1].write_text(class_of(constants))
+        sources[-1].write_text(_class_of(constants))
     files = gateway.new_array(jvm.java.io.File, len(sources))
     for place, source in enumerate(sources):
         files[place] = jvm.java.io.File(str(source))
@@ -86,10 +86,10 @@ def _compiled(
     return jvm.java.net.URLClassLoader(urls, parent)
 
 
-def class_of(constants: Mapping[str, int | str]) -> str:
+def _class_of(constants: Mapping[str, int | str]) -> str:
     """Returns the source of the class rescale.Wire.
 
-    >>> print(class_of({"SENT": 2, "ROW": "rescale_row"}))
+    >>> print(_class_of({"SENT": 2, "ROW": "rescale_row"}))
     package rescale;
     <BLANKLINE>
     class Wire {

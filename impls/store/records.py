@@ -110,8 +110,9 @@ def oldest_first(tables: list[pa.Table]) -> pa.Table:
 
 
 def joined(tables: list[pa.Table]) -> pa.Table:
-    """Returns the records of tables."""
-    return pa.concat_tables(tables)
+    """Returns the records of tables; what waited in a queue may be of an earlier start, with other columns."""
+    alike = all(table.schema.equals(tables[0].schema) for table in tables[1:])
+    return pa.concat_tables(tables, promote_options="none" if alike else "permissive")
 
 
 def _of_files(table: pa.Table) -> bool:

@@ -19,7 +19,8 @@ from impls.store.state import BinState
 from impls.worker.inputs import queue_input, queued_inputs
 from impls.worker.query import Task
 from impls.worker.refused import accepted, named, without_set_aside
-from impls.worker.versions import Begin, Running, input_of, try_out
+from impls.worker.trials import Begin, try_out
+from impls.worker.versions import Running, input_of
 
 _PLACE = ("bin", "partition", "offset", "time", ROW)
 

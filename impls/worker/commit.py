@@ -17,8 +17,9 @@ from impls.store.bins import begin_drop, drop_bin, drop_piece
 from impls.store.records import Results, counts
 from impls.store.state import BinState
 from impls.worker.applying import Applying, reported
+from impls.worker.changelog import sizes_of
 from impls.worker.environment import Environment
-from impls.worker.parts import Cause, Phase, write_snapshot
+from impls.worker.parts import Phase, write_snapshot
 from impls.worker.pull import pull_bins
 from impls.worker.query import Task
 from impls.worker.replicas import keep_replicas
@@ -49,7 +50,7 @@ class CommitInput:
     ends: bool = False
 
 
-def run_commit(env: Environment, task: Task, given: CommitInput, so_far: Report) -> Report:
+def run_commit(env: Environment, task: Task, given: CommitInput, so_far: Report, *, doubtful: bool = False) -> Report:
     """Commits, logs the frame, sends the results and counts latencies; returns what it did.
 
     Args:
@@ -57,6 +58,7 @@ def run_commit(env: Environment, task: Task, given: CommitInput, so_far: Report)
         task: its task.
         given: what there is to do.
         so_far: the report of the epoch before.
+        doubtful: bins are pulled from the checkpoint, as damage may have come with them.
 
     Raises lmdb.Error or CorruptStateError, and has changed nothing then, before the commit; StateError behind it; and
     `impls.worker.refused.Again` for a record or a version that is to be left out.
@@ -64,7 +66,7 @@ def run_commit(env: Environment, task: Task, given: CommitInput, so_far: Report)
     report = Report(task.worker, commits=0 if given.ends else 1)
     txn = env.begin()
     try:
-        work = _work(env, task, txn, given, report, so_far)
+        work = _work(env, task, txn, given, report, doubtful=doubtful)
         with Phase(report.ms, "commit"):
             changes = {} if task.spec.files is None else work.logged()
             frame = env.frame(pulls=[(pull.bin, pull.source) for pull in given.pulls], **changes)
@@ -88,12 +90,13 @@ def run_commit(env: Environment, task: Task, given: CommitInput, so_far: Report)
         work.advance.hold()
     _publish(env, frame, work.results, record, report)
     if task.spec.files is not None:
-        report.changelog = replace(report.changelog, bytes=len(record))
+        size, besides = sizes_of(frame, record)
+        report.changelog = replace(report.changelog, bytes=size, besides=besides)
     return report
 
 
-def _work(  # noqa: PLR0917 - the worker, its transaction, what comes in and the reports
-    env: Environment, task: Task, txn: lmdb.Transaction, given: CommitInput, report: Report, so_far: Report
+def _work(
+    env: Environment, task: Task, txn: lmdb.Transaction, given: CommitInput, report: Report, *, doubtful: bool
 ) -> Applying:
     """Does a commit's drops, pulls and records in its transaction."""
     written, whole = task.order.written, task.spec.shared is None
@@ -104,8 +107,7 @@ def _work(  # noqa: PLR0917 - the worker, its transaction, what comes in and the
         drop_piece(txn, sys.maxsize if given.ends else _DROP_ITEMS)  # a later commit goes on, where there is one
     if given.pulls:
         with Phase(report.ms, "pull"):
-            doubt = any(cause.value in so_far.recovered for cause in (Cause.DAMAGED, Cause.DEADLY))
-            done = pull_bins(task, given.pulls, txn, from_checkpoint=doubt or written.plan.from_checkpoint)
+            done = pull_bins(task, given.pulls, txn, from_checkpoint=doubtful or written.plan.from_checkpoint)
             report.moves, report.sizes = done.moves(), (list(done.sizes), list(done.sizes.values()))
             if env.offsets is not None:
                 env.offsets.load(txn, done.sizes)

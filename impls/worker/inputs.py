@@ -16,21 +16,17 @@ import numpy as np
 import pyarrow as pa
 
 from impls.operators.base import Input, Operator
-from impls.operators.timed import valid_times
 from impls.protocol.eventtime import EpochClock, Partial
 from impls.store.records import EPOCH_BYTES, concat, put_queued, queued_records, to_bytes
+from impls.worker.refused import acceptable
 
 _META = b"input"
 
 
 def highest_times(records: pa.Table, operator: Operator) -> list[list[int]]:
-    """Returns [partition, highest event time] of records, those without either left out; [] for none."""
+    """Returns [partition, highest event time] of records, those left out that no operator can be given; [] for none."""
     assert operator.event_time is not None, "the operator has event time"
-    column = operator.event_time.column
-    valid = valid_times(records.column(column))
-    if (partition := records.column("partition")).null_count:
-        valid &= partition.is_valid().to_numpy()
-    records = records if valid.all() else records.filter(pa.array(valid))
+    column, records = operator.event_time.column, acceptable(operator, records)
     partitions, times = records.column("partition").to_numpy(), records.column(column).to_numpy()
     return [[p, int(times[partitions == p].max())] for p in np.unique(partitions).tolist()]
 

@@ -69,6 +69,7 @@ class Task:
         suspects: records on which the refused version has failed; if its parent fails on them too, it is none of the
             version's faults. `before` is the task before it refused the version.
         set_aside: records that are left out, as the operator has failed on them here.
+        single: an epoch has one commit, which every attempt makes alike, as in micro-batches.
         doubtful: something has failed, and which records are to blame is to be found out.
         progress: called behind each step of what may take long: a bin that is created or pulled, a file that is read.
     """
@@ -83,6 +84,7 @@ class Task:
     suspects: tuple[Place, ...] = ()
     before: "Task | None" = None
     set_aside: tuple[Place, ...] = ()
+    single: bool = True
     doubtful: bool = False
     progress: Callable[[], None] = no_progress
 

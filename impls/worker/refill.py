@@ -6,9 +6,10 @@ from dataclasses import replace
 import lmdb
 import numpy as np
 
+from impls.durability.files import Files
 from impls.durability.frame import Frame, ends_epoch, frames_in
 from impls.durability.restore import Restored, RestoreRequest, RestoreSource, restore
-from impls.errors import StateError
+from impls.errors import CorruptStateError, StateError
 from impls.store.checked import put_of_epoch
 from impls.store.tables import OUTBOX
 from impls.worker.query import Task
@@ -20,7 +21,20 @@ WHOLE_REPORT = OUTBOX + b"report"
 
 def has_worked(task: Task) -> bool:
     """Returns whether the changelog has commits of the worker in its epoch, also where it began with nothing."""
-    return task.spec.files is not None and bool(frames_in(task.spec.files, task.worker, task.epoch))
+    return task.spec.files is not None and bool(_frames(task, task.spec.files, task.epoch))
+
+
+def _frames(task: Task, files: Files, epoch: int) -> list[Frame]:
+    """Returns the whole frames of the worker's segment of an epoch.
+
+    One that is damaged counts as none where the epoch can be run again and writes it anew; else raises StateError.
+    """
+    try:
+        return frames_in(files, task.worker, epoch)
+    except CorruptStateError as error:
+        if task.single:
+            return []
+        raise StateError(str(error)) from error
 
 
 def _after(segment: Sequence[Frame]) -> WorkerState:
@@ -45,7 +59,7 @@ def refill(
     Raises StateError where the worker has ended the next epoch: then it is this attempt that is old.
     """
     # each file once: another attempt of a micro-batch may write one meanwhile
-    before, now, behind = (frames_in(source.files, task.worker, task.epoch + step) for step in (-1, 0, 1))
+    before, now, behind = (_frames(task, source.files, task.epoch + step) for step in (-1, 0, 1))
     if behind and ends_epoch(behind[-1]):
         raise StateError(
             f"Worker {task.worker} has ended epoch {task.epoch + 1}, ahead of epoch {task.epoch}: this attempt is "

@@ -77,6 +77,13 @@ def accepted(task: Task, table: pa.Table, report: Report) -> pa.Table:
     return table
 
 
+def acceptable(operator: Operator, table: pa.Table) -> pa.Table:
+    """Returns records without those that no operator can be given."""
+    while (wrong := _wrong(operator, table)) is not None:
+        table = table.filter(pa.array(~wrong[0]))
+    return table
+
+
 def _wrong(operator: Operator, table: pa.Table) -> tuple[_Mask, Callable[[int], str]] | None:
     """Returns which records are wrong in one way, and what is wrong with one; None where none is."""
     for name in (*_PLACE, "key"):

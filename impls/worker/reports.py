@@ -75,7 +75,8 @@ def merged_report(first: Report, second: Report) -> Report:
     first.moves = _moves(first.moves, second.moves)
     bins = sorted({*first.changelog.bins, *second.changelog.bins})
     if bins or second.changelog.bytes:
-        first.changelog = Written(bins, first.changelog.bytes + second.changelog.bytes)
+        besides = first.changelog.besides + second.changelog.besides
+        first.changelog = Written(bins, first.changelog.bytes + second.changelog.bytes, besides)
     first.event_time = _times(first.event_time, second.event_time)
     first.pipelines = _pipelines(first.pipelines, second.pipelines)
     first.recovered = "; ".join(dict.fromkeys(filter(None, (first.recovered, second.recovered))))

@@ -1,10 +1,9 @@
 """Versions of the pipeline in a worker: their code, the version of each bin, states that take another shape, trials."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-import lmdb
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -17,15 +16,11 @@ from impls.operators.pipeline import Contents, contents_of
 from impls.protocol.eventtime import merge_partials
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import WrittenPlan
-from impls.protocol.report import Pipelines
 from impls.protocol.versions import Versions, path_between, shape_of, way_back
 from impls.store.records import Results
 from impls.store.state import BinState
 from impls.worker.query import Task
 from impls.worker.refused import Again, SetAside, blame_text, to_set_aside
-
-_TRIAL_RECORDS = 256
-_TRIAL_BINS = 4  # whose state is turned in a trial
 
 
 class PipelineError(Again):
@@ -92,9 +87,12 @@ class Running:
 
     def run(self, inputs: Sequence[Input]) -> Effects:
         """Runs inputs, oldest first, those of each bin under its version; raises PipelineError when one fails."""
-        touched = _touched(self.state, inputs)
+        operator = self._task.spec.operator
+        touched = _touched(self.state, inputs, processing=operator.processing)
         self.fit(touched)
-        versions, parts = np.unique(self.required[touched]).tolist(), list[Effects]()
+        anywhere = operator.event_time is not None  # an operator may have timers that this does not know of
+        versions = np.unique(self.required if anywhere else self.required[touched]).tolist()
+        parts: list[Effects] = []
         for number in versions:
             own = inputs if len(versions) == 1 else [input_of(one, self.required == number) for one in inputs]
             operator = self.operator(number)
@@ -149,7 +147,7 @@ class Running:
             self.state.turn(bin_, shape, None)
         self.turned.append([bin_, shape])
         if self._plan is self._task.order.written.versions:  # not in a trial, which is thrown away
-            _reach("during-refit", self._task)
+            reach("during-refit", self._task)
 
     def _turn(self, bin_: int, number: int, *, back: bool) -> None:
         """Turns a bin's state by a version's `migrate`, or by its way back."""
@@ -175,15 +173,16 @@ class Running:
         self.state.turn(bin_, shape, convert)
 
 
-def _touched(state: BinState, inputs: Iterable[Input]) -> list[int]:
+def _touched(state: BinState, inputs: Iterable[Input], *, processing: bool) -> list[int]:
     """Returns the bins for which inputs have a record, a merged value, or a timer that is due, ascending."""
     bins: set[int] = set()
     for one in inputs:
         bins |= {partial.bin for partial in one.merged}
         if one.records is not None:
             bins |= set(np.unique(one.records.column("bin").to_numpy()).tolist())
-        if one.watermark is not None:
-            bins |= set(state.bins_with_timers(one.bins, one.watermark))
+        until = one.clock.now if processing and one.clock is not None else one.watermark
+        if until is not None:
+            bins |= set(state.bins_with_timers(one.bins, until))
     return sorted(bins)
 
 
@@ -193,67 +192,6 @@ def input_of(one: Input, mask: NDArray[np.bool_]) -> Input:
     own = None if records is None else records.filter(pa.array(mask[records.column("bin").to_numpy()]))
     merged = [partial for partial in one.merged if mask[partial.bin]]
     return replace(one, bins=one.bins & mask, records=own, merged=merged)
-
-
-Begin = Callable[[], lmdb.Transaction | None]
-
-
-def try_out(task: Task, begin: Begin, table: pa.Table | None) -> Pipelines | None:
-    """Runs a version on a few records, takes everything back, and returns what to report; None if there is no trial.
-
-    Where records are set aside, it does not count against a version that it fails on those that fail already.
-
-    Args:
-        task: the worker's task.
-        begin: begins a transaction inside the worker's; None where the store has no such.
-        table: the records, None for none.
-    """
-    versions = task.order.written.versions
-    if versions is None or not versions.trial or table is None or not len(table):
-        return None
-    few = table.slice(0, _TRIAL_RECORDS)
-    bins = few.column("bin").to_numpy()
-    few = few.filter(pa.array(np.isin(bins, bins[:_TRIAL_BINS])))
-    inner = begin()
-    if inner is None:
-        return None
-    try:
-        wanted = Versions(np.full_like(versions.required, versions.trial))
-        state = BinState(inner, task.spec.bins, careful=task.spec.on_error == "skip")
-        Running(replace(task, refused=None, stuck=()), state, wanted).run([_input_of(task, few)])
-        _reach("during-trial", task)
-    except PipelineError as error:
-        inner.abort()
-        if error.records is None or not {*error.records.places} <= _failing(task, begin, few):
-            return Pipelines(tried=len(few), failed=[[versions.trial, str(error)]])
-    finally:
-        inner.abort()
-    return Pipelines(tried=len(few))
-
-
-def _input_of(task: Task, records: pa.Table) -> Input:
-    mask, written = np.zeros(task.spec.bins, bool), task.order.written
-    mask[records.column("bin").to_numpy()] = True
-    return Input(mask, written.watermark, records, clock=written.clock)
-
-
-def _failing(task: Task, begin: Begin, few: pa.Table) -> set[Place]:
-    """Returns the records, of those that may be set aside, on which the versions fail that bins run under."""
-    versions = task.order.written.versions
-    if task.spec.on_error != "skip" or versions is None or (inner := begin()) is None:
-        return set()
-    found: Blame | None = None
-    try:
-        state = BinState(inner, task.spec.bins, careful=True)
-        Running(task, state, Versions(versions.required)).run([_input_of(task, few)])
-    except PipelineError as error:
-        found = error.records
-    except Exception as error:  # of version 0
-        raise_store_error(error)
-        found = blamed(error)
-    finally:
-        inner.abort()
-    return set() if found is None else {*found.places}
 
 
 def without(task: Task, error: Again) -> Task:
@@ -302,7 +240,8 @@ def refits_of(written: WrittenPlan) -> tuple[int, ...]:
     return () if written.versions is None else written.versions.refits
 
 
-def _reach(point: str, task: Task) -> None:
+def reach(point: str, task: Task) -> None:
+    """Lets a test break the process here."""
     fault(point, worker=task.worker, epoch=task.epoch, attempt=task.attempt, migrating=task.order.written.migrating)
 
 

@@ -11,13 +11,11 @@ Whoever calls it has four duties:
 4. end() once every record that was sent by the routing before is committed and `pulls.complete`.
 """
 
+import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
 
-import lmdb
-import numpy as np
 import pyarrow as pa
 
 from impls.durability.restore import no_progress
@@ -25,21 +23,16 @@ from impls.errors import StateError
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import Pull
 from impls.protocol.report import Report
-from impls.store.bins import read_size
-from impls.store.environment import DAMAGE, MAP_BYTES
 from impls.store.records import counts
 from impls.worker.commit import CommitInput, commit_end, earliest_timer, follow_end, run_commit, whole_report
 from impls.worker.environment import Environment
-from impls.worker.parts import Cause, Untrusted, free_space
+from impls.worker.held import Held
+from impls.worker.parts import Untrusted
 from impls.worker.pull import Pulls
 from impls.worker.query import QuerySpec, Task
-from impls.worker.refused import Again
-from impls.worker.reports import Times, kept_report, merged_report, with_times
+from impls.worker.reports import Times, merged_report, with_times
 from impls.worker.state import WorkerState
-from impls.worker.versions import refits_of, still_refused, without
-
-_REBUILT_MOST = 4  # damage may come with each of some pulls, or in what was just restored
-_T = TypeVar("_T")
+from impls.worker.versions import refits_of, still_refused
 
 
 @dataclass(frozen=True)
@@ -64,8 +57,6 @@ class Worker:
     record or a version of the pipeline on which the operator fails is left out: then the step is done again.
 
     Attributes:
-        environment: what is open, None for nothing.
-        task: in the epoch under way, or the last one; None before the first.
         pulls: those of the epoch under way.
         in_epoch: an epoch has begun, and has not ended.
 
@@ -92,14 +83,9 @@ class Worker:
     ):
         self._spec, self._number, self._batch = spec, number, batch
         self._attempt, self._host, self._progress = attempt, host, progress
-        self._untrusted, self._map_bytes = untrusted, MAP_BYTES
-        self.environment: Environment | None = None
-        self.task: Task | None = None
-        self._report = Report(number)  # of the epoch under way, or to come
-        self._ended: tuple[Report, bytes | None] | None = None  # the whole report; cells of an epoch ended before
+        self._held = Held(number, batch=batch, untrusted=untrusted)
+        self._ended: tuple[Report, bytes | None] | None = None  # the whole report, and the cells once they are known
         self._missing: set[int] = set()  # bins routed here whose state has not come, behind the last epoch
-        self._resumed = False  # an environment has been opened
-        self._rebuilt = 0  # for damage, since a commit
         self.pulls: Pulls
         self.in_epoch = False
 
@@ -110,18 +96,16 @@ class Worker:
 
         Raises StateError when the stored state does not fit the epoch, which is then left as it is.
         """
-        refused = still_refused(self.task, order)
-        self.task = Task(
-            self._spec, order, self._number, self._attempt, self._host, refused=refused, progress=self._progress
-        )
-        self._ended = None
-        start, was_open = time.perf_counter(), self.environment is not None
-        self._steadily(self._open)
+        held, self._ended = self._held, None
+        start, was_open = time.perf_counter(), held.environment is not None
+        refused = still_refused(held.task, order)
+        task = Task(self._spec, order, self._number, self._attempt, self._host, refused, progress=self._progress)
+        held.begin(replace(task, single=self._batch is None))
         if not was_open:
-            self._report.ms["open"] = (time.perf_counter() - start) * 1e3
+            held.report.ms["open"] = (time.perf_counter() - start) * 1e3
         self.in_epoch = True
         self._find_end()
-        done = (self._report if self._ended is None else self._ended[0]).moves.bins
+        done = (held.report if self._ended is None else self._ended[0]).moves.bins
         self.pulls = Pulls(order, self._number, done)
 
     @property
@@ -133,7 +117,7 @@ class Worker:
         """Returns how many records wait for each bin whose state is not here, queued ones and those given."""
         if not self.in_epoch or not self.pulls.missing:
             return {}
-        need = {bin_: waiting for bin_, (waiting, _) in self._env.queues.lengths.items()}
+        need = {bin_: waiting for bin_, (waiting, _) in self._held.env.queues.lengths.items()}
         for table in records:
             for bin_, number in zip(*counts(table.column("bin").to_numpy()), strict=True):
                 need[bin_] = need.get(bin_, 0) + number
@@ -141,13 +125,13 @@ class Worker:
 
     def has_work(self) -> bool:
         """Returns whether the epoch has something to do that waits for no record."""
-        order = self._now.order
-        if self._env.state.begun == self._now.epoch:
+        order = self._held.now.order
+        if self._held.env.state.begun == self._held.now.epoch:
             return False
         timed = self._spec.operator.event_time is not None
         refits = any(order.written.plan.routing[bin_] == self._number for bin_ in refits_of(order.written))
         drops = any(worker == self._number for _, worker in order.written.drops)
-        return timed or bool(self._env.queues.lengths) or drops or refits
+        return timed or bool(self._held.env.queues.lengths) or drops or refits
 
     def commit(
         self,
@@ -172,13 +156,14 @@ class Worker:
             OperatorError: for a record.
         """
         given = CommitInput(records, pulls, self._blocked(pulls), times or [], ahead or [], self.in_epoch, ends)
-        done: Report = self._steadily(lambda: self._commit(given))
-        self._rebuilt = 0
-        self._report = merged_report(self._report, done)
+        held = self._held
+        done: Report = held.steadily(lambda: self._commit(given))
+        held.committed()
+        held.report = merged_report(held.report, done)
         if ends:
             self.pulls.pulled(pulls)
-            whole = whole_report(self._env, self._now, self._report, given.blocked)
-            self._ended = with_times(whole, self._env.state.counted), None
+            whole = whole_report(held.env, held.now, held.report, given.blocked)
+            self._ended = with_times(whole, held.env.state.counted), None
         return done.ms
 
     def end(self, received: Sequence[pa.Table] | None = None) -> Answer:
@@ -187,41 +172,38 @@ class Worker:
         Args:
             received: the epoch's records, those for standbys included; None where workers commit in no common order.
         """
-        report, cells, due = self._steadily(lambda: self._end(received))
+        answer = self._held.steadily(lambda: self._end(received))
         self._missing, self.in_epoch, self._ended = self.pulls.missing, False, None
-        if cells is None:
-            cells, report.negative = self._env.end_latencies()
-            self._report = Report(self._number)
-        return Answer(report, cells, due)
+        if not answer.report.repeated:
+            self._held.report = Report(self._number)
+        return answer
 
     def close(self) -> None:
         """Closes the environment."""
-        if self.environment is not None:
-            self.environment.close()
-            self.environment = None
+        self._held.close()
 
-    # -- what a caller may ask between them ---------------------------------------------------------------------------
+    # -- what a caller may look at ------------------------------------------------------------------------------------
+
+    @property
+    def environment(self) -> Environment | None:
+        """What is open, None for nothing."""
+        return self._held.environment
+
+    @property
+    def task(self) -> Task | None:
+        """The task of the epoch under way, or of the last one; None before the first."""
+        return self._held.task
 
     @property
     def state(self) -> WorkerState:
         """What the last commit has stored beside the bins."""
-        return self._env.state
+        return self._held.env.state
 
     def note_breakdown(self, means: dict[str, float]) -> None:
         """Adds to the report of the epoch how long its records spent in each step, ms."""
-        self._report.breakdown = means
+        self._held.report.breakdown = means
 
     # -- steps --------------------------------------------------------------------------------------------------------
-
-    @property
-    def _now(self) -> Task:
-        assert self.task is not None, "begin() comes first"
-        return self.task
-
-    @property
-    def _env(self) -> Environment:
-        assert self.environment is not None, "begin() comes first"
-        return self.environment
 
     def _blocked(self, pulls: Sequence[Pull]) -> set[int]:
         """Returns the bins that run nothing now.
@@ -232,106 +214,45 @@ class Worker:
         """
         if not self.in_epoch:
             return self._missing
-        plan = self._now.order.written.plan
+        plan = self._held.now.order.written.plan
         held = {bin_ for bin_ in plan.hold if int(plan.routing[bin_]) == self._number}
         return (self.pulls.missing - {pull.bin for pull in pulls}) | held
 
     def _commit(self, given: CommitInput) -> Report:
-        if given.ends and self._env.ended_epoch == self._now.epoch:
-            raise StateError(f"Worker {self._number} has ended epoch {self._now.epoch} before: it is to be run again.")
-        self._env.task = self._now
-        return run_commit(self._env, self._now, given, self._report)
+        held = self._held
+        if given.ends and held.env.ended_epoch == held.now.epoch:
+            raise StateError(f"Worker {self._number} has ended epoch {held.now.epoch} before: it is to be run again.")
+        held.env.task = held.now
+        return run_commit(held.env, held.now, given, held.report, doubtful=held.doubtful)
 
-    def _end(self, received: Sequence[pa.Table] | None) -> tuple[Report, bytes | None, int | None]:
-        env, task = self._env, self._now
+    def _end(self, received: Sequence[pa.Table] | None) -> Answer:
+        env, task = self._held.env, self._held.now
         if self._ended is None:
             self._find_end()
+        elif env.ended_epoch != task.epoch:  # it was rebuilt, and its files do not have the end
+            raise StateError(f"Worker {self._number} has lost the end of epoch {task.epoch}: it is to be run again.")
         if self._ended is None:
-            whole = commit_end(env, task, self._report, self._blocked(()))
+            whole = commit_end(env, task, self._held.report, self._blocked(()))
             self._ended = with_times(whole, env.state.counted), None
-        follow_end(env, task, self._ended[0], received)
-        due = None if self._batch is None else earliest_timer(env, task, self._blocked(()))
-        return *self._ended, due
+        report, cells = self._ended
+        if cells is None:
+            cells, report.negative = env.end_latencies()
+            self._ended = report, cells
+        follow_end(env, task, report, received)
+        return Answer(report, cells, None if self._batch is None else earliest_timer(env, task, self._blocked(())))
 
     def _find_end(self) -> None:
         """Takes over the end of the epoch where it was committed before."""
-        env, task = self._env, self._now
+        env, task = self._held.env, self._held.now
         if env.ended_epoch != task.epoch:
             return
         found = env.ended_report(task.epoch)
         if found is None:
             raise StateError(f"Worker {self._number} has ended epoch {task.epoch}, but has no report of it.")
         report, cells = found
-        report.attempt, report.repeated = self._attempt, True
-        report.ms = {**report.ms, **self._report.ms}
+        report.attempt, report.repeated, report.pid, report.host = self._attempt, True, os.getpid(), self._host
+        if self._batch is None:  # else it is told with the epoch to come
+            report.recovered = report.recovered or env.report.recovered
+        report.ms = {**report.ms, **self._held.report.ms}
         report.done_us = report.done_us or time.time_ns() // 1000
         self._ended = report, cells
-
-    # -- the environment ----------------------------------------------------------------------------------------------
-
-    def _steadily(self, step: Callable[[], _T]) -> _T:
-        """Does a step again as long as something that stops it can be mended."""
-        while True:
-            try:
-                return step()
-            except lmdb.MapFullError:
-                self._grow()
-            except DAMAGE as error:
-                self._rebuild(error)
-            except Again as error:
-                self.task = without(self._now, error)
-            except lmdb.Error as error:
-                folder = self._now.state_dir
-                where = f"{folder}: {error} ({free_space(folder)})"
-                raise StateError(f"Worker {self._number} cannot write its state in {where}.") from error
-
-    def _open(self) -> None:
-        """Opens the environment, also anew when the worker was not in the last epochs."""
-        task = self._now
-        if self.environment is not None and self.environment.ended_epoch not in {task.epoch - 1, task.epoch}:
-            self.close()
-        if self.environment is None:
-            self.environment = self._opened()
-            self._report = merged_report(kept_report(self._env.state, self._number), self._env.report)
-            if task.order.first:
-                self._report_created()
-        self._env.task = task
-
-    def _opened(self) -> Environment:
-        found = Environment(
-            self._now, batch=self._batch, map_bytes=self._map_bytes, resumed=self._resumed, untrusted=self._untrusted
-        )
-        self._resumed, self._untrusted, self._map_bytes = True, None, MAP_BYTES
-        return found
-
-    def _report_created(self) -> None:
-        """Reports what the bins have that the first epoch creates, also where an earlier attempt has made them."""
-        mine = np.flatnonzero(self._now.order.written.plan.routing == self._number).tolist()
-        with self._env.reading() as txn:
-            self._report.sizes = (mine, [read_size(txn, bin_)[1] for bin_ in mine])
-
-    def _grow(self) -> None:
-        if self.environment is None:  # it is being made
-            self._map_bytes *= 2
-            return
-        try:
-            self.environment.grow()
-        except DAMAGE as error:
-            self._rebuild(error)
-
-    def _rebuild(self, error: BaseException) -> None:
-        """Has an environment that turned out to be damaged replaced by one from the checkpoint."""
-        self._rebuilt += 1
-        if self._spec.files is None or self._rebuilt > _REBUILT_MOST:
-            raise StateError(f"Worker {self._number} cannot use its state in {self._now.state_dir}: {error}") from error
-        was_open = self.environment is not None
-        self.close()
-        self._untrusted = Untrusted(Cause.DAMAGED, str(error))
-        if not was_open:
-            return
-        before = self._report
-        self._steadily(self._open)
-        ended = self._env.ended_epoch == self._now.epoch
-        self._report = merged_report(kept_report(self._env.state, self._number) if ended else before, self._env.report)
-        if self._ended is not None and not ended:
-            raise StateError(f"Worker {self._number} has lost the end of epoch {self._now.epoch}: {error}") from error

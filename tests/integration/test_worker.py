@@ -154,7 +154,7 @@ def test_a_worker_that_comes_back_starts_empty(workers):
 
 
 def test_the_map_grows_when_the_state_does(workers, monkeypatch, tmp_path):
-    monkeypatch.setattr("impls.worker.worker.MAP_BYTES", 1 << 20)
+    monkeypatch.setattr("impls.worker.held.MAP_BYTES", 1 << 20)
     big = DenseCount(keys=SLOTS * 400 * BINS)
     spec = replace(workers.spec, operator=big, state_dir=str(tmp_path / "big"))
     report = run_epoch(Task(spec, workers.order(0, [0, 0, 0, 0]), 0), [])[0]

@@ -2,14 +2,9 @@
 
 import lmdb
 import pytest
-from planted_realtime import DYING, MOVING, QUIET, find
+from planted_realtime import DYING, MOVING, find
 
-from impls.realtime.blobs import Intake
 from impls.worker import replicas
-
-
-def blobs_of_a_turn_that_found_the_map_full_lost(patch):
-    patch.setattr(Intake, "give_back", lambda *_: None)
 
 
 def full_map_of_replicas_taken_for_the_workers_own(patch):
@@ -27,9 +22,6 @@ def full_map_of_replicas_taken_for_the_workers_own(patch):
 
 REPLICATING = {**DYING, "mechanism": "rhino", "options": {}, "commands": MOVING["commands"], "operator": "hash"}
 BUGS = {
-    blobs_of_a_turn_that_found_the_map_full_lost: (
-        {**QUIET, **MOVING, "operator": "hash"}, {"task", "stuck", "results", "offsets", "restore"},
-    ),
     full_map_of_replicas_taken_for_the_workers_own: (REPLICATING, {"task", "stuck", "busy", "reports", "driver"}),
 }  # fmt: skip
 

@@ -184,7 +184,7 @@ def test_what_a_worker_does_between_two_epochs_runs_under_the_earlier_one():
         if line[3] == SWITCH and bin_of(line[1]) >= 3:
             line[6] = [(part, offset, 1) for part, offset, _ in line[6]]
     assert late.judged(real_time=True).found.clean
-    assert not replace(late, plans=replace(late.plans, epochs=False)).judged(real_time=True).found.clean
+    assert not replace(late, plans=replace(late.plans, real_time=False)).judged(real_time=True).found.clean
     for line in late.lists:
         if line[3] == SWITCH + 1 and bin_of(line[1]) >= 3:
             line[6] = [(part, offset, 1) for part, offset, _ in line[6]]

@@ -105,7 +105,7 @@ def queue_of_a_workers_earlier_life_restored(patch):
 def held_by_the_old_owner(patch):
     def blocked(self, pulls):
         missing = self.pulls.missing if self.in_epoch else self._missing
-        return (missing - {pull.bin for pull in pulls}) | set(self._now.order.written.plan.hold)
+        return (missing - {pull.bin for pull in pulls}) | set(self.task.order.written.plan.hold)
 
     patch.setattr(Worker, "_blocked", blocked)
 

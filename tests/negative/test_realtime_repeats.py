@@ -8,8 +8,7 @@ from planted_realtime import DAMAGED, DYING, QUEUEING, QUIET, REPEATED, TIMED, f
 from impls.protocol.session import Marks
 from impls.realtime.marks import Progress
 from impls.store.offsets import Offsets
-from impls.worker import commit, environment, reports
-from impls.worker.environment import Environment
+from impls.worker import batches, commit, held, reports
 from impls.worker.state import WorkerState
 from impls.worker.worker import Worker
 
@@ -37,7 +36,7 @@ def times_of_the_epoch_itself_counted(patch):
 
 
 def times_of_a_repeated_batch_counted(patch):
-    patch.setattr(environment, "forget_times", lambda state: state)
+    patch.setattr(batches, "forget_times", lambda state: state)
 
 
 def bins_that_wait_not_reported(patch):
@@ -51,18 +50,15 @@ def reported_twice_what_came_between_epochs(patch):
     def begin(self, order):
         plain(self, order)
         if not self.ended:
-            self._report = reports.merged_report(reports.kept_report(self.state, self._number), self._report)
+            kept = reports.kept_report(self.state, self._number)
+            self._held.report = reports.merged_report(kept, self._held.report)
 
     patch.setattr(Worker, "begin", begin)
 
 
 def damage_taken_for_a_repeated_batch(patch):
-    plain = Environment.__init__
-
-    def init(self, task, *, resumed=False, **more):
-        plain(self, task, **more)
-
-    patch.setattr(Environment, "__init__", init)
+    plain = held.begin_batch
+    patch.setattr(held, "begin_batch", lambda env, batch, *, resumed: plain(env, batch, resumed=False))
 
 
 def what_queues_hold_taken_for_new(patch):

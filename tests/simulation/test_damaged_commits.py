@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from environments import open_environment
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -18,7 +19,6 @@ from impls.store.environment import Meta, read_meta, store_path, write_meta
 from impls.store.records import Results, put_queued, to_bytes
 from impls.store.tables import META, OUTBOX, QUEUE, bin_key
 from impls.worker.commit import CommitInput, commit_end, run_commit
-from impls.worker.environment import Environment
 
 HIDING = (0, 1, 6, 7, 12, 15)  # bits of a name
 
@@ -58,19 +58,19 @@ RECORDS = [OUTBOX + name for name in (b"state", b"so-far", b"commit")]
 @pytest.mark.parametrize("name", RECORDS)
 @pytest.mark.parametrize("bit", HIDING)
 def test_an_item_of_the_last_commit_that_is_hidden_is_missed_when_the_environment_is_opened(task, name, bit):
-    env = Environment(task, batch=0)
+    env = open_environment(task)
     commit(env, report='{"worker": 0}')
     commit(env)
     flip(task, name, bit)
     env.close()
     with pytest.raises(CorruptStateError):
-        Environment(task, batch=0)
+        open_environment(task)
 
 
 @pytest.mark.parametrize("name", RECORDS)
 @pytest.mark.parametrize("bit", HIDING)
 def test_no_commit_writes_a_second_item_beside_one_that_is_hidden(task, name, bit):
-    env = Environment(task, batch=0)
+    env = open_environment(task)
     commit(env, report='{"worker": 0}')
     flip(task, name, bit)
     with pytest.raises(CorruptStateError):
@@ -79,7 +79,7 @@ def test_no_commit_writes_a_second_item_beside_one_that_is_hidden(task, name, bi
 
 
 def test_the_record_of_an_earlier_commit_is_not_that_of_the_last(task):
-    env = Environment(task, batch=0)
+    env = open_environment(task)
     commit(env)
     with env.reading(buffers=False) as txn:
         earlier = txn.get(OUTBOX + b"commit")
@@ -88,13 +88,13 @@ def test_the_record_of_an_earlier_commit_is_not_that_of_the_last(task):
         txn.put(OUTBOX + b"commit", earlier)
     env.close()
     with pytest.raises(CorruptStateError, match="last commit is not where it was stored"):
-        Environment(task, batch=0)
+        open_environment(task)
     assert [frame.commit["of"] for frame in frames_in(task.spec.files, 0, 0)] == [0, 1], "nothing is logged twice"
 
 
 @pytest.mark.parametrize("bit", HIDING)
 def test_a_hidden_report_of_an_epoch_is_not_taken_for_none(task, bit):
-    env = Environment(task, batch=0)
+    env = open_environment(task)
     commit_end(env, task, Report(0), ())
     assert env.ended_report(0) is not None
     flip(task, OUTBOX + b"report", bit)
@@ -119,22 +119,22 @@ def queue_records(env, bin_=1):
 @pytest.mark.parametrize("bit", [1, 2, 6, 7])
 def test_a_queue_that_is_hidden_when_an_environment_is_opened_or_by_a_commit_is_missed(task, bit):
     """The damaged name is one of another table, in which nobody looks for queues."""
-    env = Environment(task, batch=0)
+    env = open_environment(task)
     name = queue_records(env)
     env.close()
-    env = Environment(task, batch=1)
+    env = open_environment(task, 1)
     assert env.queues.lengths.keys() == {1}
     flip(task, name, bit)
     with pytest.raises(CorruptStateError, match="queues are not as the last commit left them"):
         run_commit(env, task, CommitInput(None, blocked={1}), Report(0))
     env.close()
     with pytest.raises(CorruptStateError):
-        Environment(task, batch=1)
+        open_environment(task, 1)
 
 
 @pytest.mark.parametrize("damaged", range(4))
 def test_any_bit_of_the_name_of_what_waits_is_missed_by_the_next_commit(task, damaged):
-    env = Environment(task, batch=0)
+    env = open_environment(task)
     name = [queue_records(env, bin_) for bin_ in (1, 2, 1, 2)][damaged]
     before = (store_path(task.spec.state_dir, 0) / "data.mdb").read_bytes()
     for bit in range(8 * len(name)):
@@ -147,7 +147,7 @@ def test_any_bit_of_the_name_of_what_waits_is_missed_by_the_next_commit(task, da
 
 
 def test_records_that_are_damaged_while_they_wait_are_missed_by_the_commit_that_applies_them(task):
-    env = Environment(task, batch=0)
+    env = open_environment(task)
     name = queue_records(env)
     with env.reading(buffers=False) as txn:
         stored = txn.get(name)
@@ -163,7 +163,7 @@ def test_records_that_are_damaged_while_they_wait_are_missed_by_the_commit_that_
 
 
 def test_what_a_commit_logs_after_a_damaged_environment_was_rebuilt_for_a_larger_map_is_read(task):
-    env = Environment(task, batch=0)
+    env = open_environment(task)
     commit(env)
     with env._opened.store.begin() as txn:
         write_meta(txn, Meta.new("q", 0, read_meta(txn).epoch, 1))

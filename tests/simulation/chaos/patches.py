@@ -29,7 +29,7 @@ from impls.store import environment, moving, packs
 from impls.store import environment as stores
 from impls.store.environment import Store
 from impls.transfer import client, server
-from impls.worker import attempts, opening, replicas, worker
+from impls.worker import attempts, held, opening, replicas
 
 Wrote = Callable[[str, bytes], None]
 Wiped = Callable[[Path], None]
@@ -88,7 +88,7 @@ SMALL_MAP = 20 << 10  # five pages: hardly more than an empty environment
 def small_maps(seed: int) -> Iterator[None]:
     """With every third seed a worker's environment and that of its replicas are full again and again, and grow."""
     with contextlib.ExitStack() as stack:
-        for module in (worker, replicas) if seed % 3 == 1 else ():
+        for module in (held, replicas) if seed % 3 == 1 else ():
             stack.enter_context(mock.patch.object(module, "MAP_BYTES", SMALL_MAP))
         yield
 

@@ -137,7 +137,7 @@ def test_a_source_that_is_ahead_ends_the_attempt(tmp_path):
 
 
 def test_a_map_that_is_full_in_the_middle_of_a_pull_starts_it_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("impls.worker.worker.MAP_BYTES", 1 << 18)
+    monkeypatch.setattr("impls.worker.held.MAP_BYTES", 1 << 18)
     workers = HostWorkers(tmp_path, keys=300_000, operator=DenseCount(300_000))
     workers.until_served()
     workers.epoch(moves_of(workers, 2, 1))

@@ -3,9 +3,15 @@
 import contextlib
 import resource
 import shutil
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "simulation"))
+
+from chaos.pages import leaf_nodes
 from durable import BINS, Workers
 from memory import RESULTS
 
@@ -16,7 +22,7 @@ from impls.operators import DenseCount, HashCount
 from impls.protocol.plan import Pull
 from impls.store.environment import Store
 from impls.store.tables import SIZE, bin_key
-from impls.worker import worker as working
+from impls.worker import held as working
 
 OPERATORS = [HashCount(), HashCount(preload=1000), DenseCount(2000)]
 
@@ -74,12 +80,17 @@ def test_an_environment_of_a_later_generation_is_refused_and_left_alone(workers)
 
 
 def flip(workers, random, *, everywhere=False):
-    """Flips a bit in one page of worker 1's environment, or in every page."""
+    """Flips a bit of one item in worker 1's environment, or of every item, also of those that earlier commits left.
+
+    What LMDB itself has in its pages is left alone: it believes that, and a process may end.
+    """
     file = workers.environment(1) / "data.mdb"
     raw = bytearray(file.read_bytes())
-    drawn = [int(random.integers(2, len(raw) // 4096))]
-    for page in range(2, len(raw) // 4096) if everywhere else drawn:
-        raw[page * 4096 + int(random.integers(64, 4096))] ^= 1 << int(random.integers(8))
+    nodes = list(leaf_nodes(raw, 4096))
+    for node in nodes if everywhere else [nodes[int(random.integers(len(nodes)))]]:
+        places = [*range(node.key_at, node.key_at + node.key_bytes)]
+        places += range(node.value_at, node.value_at + node.value_bytes)
+        raw[places[int(random.integers(len(places)))]] ^= 1 << int(random.integers(8))
     file.write_bytes(raw)
 
 
@@ -303,8 +314,8 @@ def test_a_rebuild_begins_with_a_map_that_takes_what_the_checkpoint_has(tmp_path
         workers.epoch(records=5000)
     monkeypatch.setattr(working, "MAP_BYTES", 64 << 10)
     workers.lose(1)
-    opened, open_ = [], working.Worker._opened
-    monkeypatch.setattr(working.Worker, "_opened", lambda one: opened.append(one._number) or open_(one))
+    opened, open_ = [], working.Held._opened
+    monkeypatch.setattr(working.Held, "_opened", lambda one: opened.append(one._worker) or open_(one))
     assert recovered(workers.epoch(records=10)) == {1: "missing"}
     assert opened == [0, 1, 2]
     workers.check()

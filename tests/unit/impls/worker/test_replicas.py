@@ -224,7 +224,7 @@ def test_a_full_map_of_a_rebuilt_environment_is_not_taken_for_a_damaged_replica(
     workers = replicated(tmp_path, operator=HashCount(preload=50_000))
     bins = [bin_ for bin_ in range(BINS) if workers.location[bin_] == 1]
     workers.lose(1)
-    monkeypatch.setattr(impls.worker.worker, "MAP_BYTES", SMALL)
+    monkeypatch.setattr(impls.worker.held, "MAP_BYTES", SMALL)
     copied = []
     real = impls.worker.opening.copy_replicas
     monkeypatch.setattr(

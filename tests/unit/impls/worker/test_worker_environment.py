@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from environments import open_environment
 
 from impls.durability.frame import frames_of
 from impls.durability.restore import RestoreRequest, restore
@@ -15,7 +16,6 @@ from impls.store.entries import BLOCK_BYTES, SLOTS
 from impls.store.environment import Store, set_aside, store_path
 from impls.store.queues import QueueIndex
 from impls.store.records import Results, put_queued, stored_queues, to_bytes
-from impls.worker.environment import Environment
 
 
 def commit(env, queue=(), ended=b"", report=""):
@@ -45,7 +45,7 @@ def entry(env, offset):
 
 
 def test_a_task_whose_environment_was_set_aside_writes_nothing_more(task):
-    env = Environment(task, batch=0)
+    env = open_environment(task)
     frame, raw = commit(env)
     env.log(frame.epoch, raw)
     frame, raw = commit(env)
@@ -57,26 +57,26 @@ def test_a_task_whose_environment_was_set_aside_writes_nothing_more(task):
 
 @pytest.mark.parametrize(("batch", "resumed", "left"), [(0, False, {}), (0, True, {1: 1}), (1, False, {1: 1})])
 def test_what_the_epoch_has_queued_is_given_up_when_its_batch_comes_again_alone(task, batch, resumed, left):
-    env = Environment(task, batch=0)
+    env = open_environment(task)
     frame, raw = commit(env, [entry(env, 7)])
     env.log(frame.epoch, raw)
     env.close()
-    env = Environment(task, batch=batch, resumed=resumed)
+    env = open_environment(task, batch, resumed=resumed)
     assert queued(env) == left
     env.close()
 
 
 def test_a_commit_that_was_not_logged_is_logged_when_its_environment_is_opened_again(task):
-    env = Environment(task, batch=0)
+    env = open_environment(task)
     _, raw = commit(env)
     env.close()
-    Environment(task, batch=1).close()
+    open_environment(task, 1).close()
     assert task.spec.files.read("log/0000000000-00000") == raw
 
 
 @pytest.mark.parametrize("rebuilt", [False, True])
 def test_the_report_so_far_is_in_the_frames_that_add_to_it_and_comes_back_whole(task, rebuilt):
-    env, text_of = Environment(task, batch=0), '{"worker": 0, "text": "%s"}'
+    env, text_of = open_environment(task), '{"worker": 0, "text": "%s"}'
     lengths = []
     for text in (text_of % "a", "", text_of % ("a" * 10_000), "", ""):
         frame, raw = commit(env, report=text)
@@ -86,7 +86,7 @@ def test_the_report_so_far_is_in_the_frames_that_add_to_it_and_comes_back_whole(
     assert max(lengths[:2] + lengths[3:]) < 1_000 < lengths[2]
     if rebuilt:
         set_aside(store_path(task.state_dir, 0))
-    env = Environment(task, batch=0)
+    env = open_environment(task)
     assert (env.state.commits, env.state.report) == (5, text_of % ("a" * 10_000))
     env.close()
 
@@ -94,7 +94,7 @@ def test_the_report_so_far_is_in_the_frames_that_add_to_it_and_comes_back_whole(
 @pytest.mark.parametrize("cut", [1, 0])
 def test_a_segment_of_an_ended_epoch_that_is_cut_off_restores_nothing(task, tmp_path, cut):
     """Cut inside its last frame, or behind the one before, it looks like that of a worker that has died."""
-    env = Environment(task, batch=0)
+    env = open_environment(task)
     for ended in (b"", b'{"worker": 0}'):
         env.log(0, commit(env, ended=ended)[1])
     env.close()
@@ -113,7 +113,7 @@ def test_a_segment_of_an_ended_epoch_that_is_cut_off_restores_nothing(task, tmp_
 
 
 def test_a_map_that_is_too_small_for_the_state_it_is_made_with_is_made_larger(task, monkeypatch):
-    monkeypatch.setattr("impls.worker.worker.MAP_BYTES", 1 << 20)
+    monkeypatch.setattr("impls.worker.held.MAP_BYTES", 1 << 20)
     blocks = 400  # of each bin
     spec = replace(task.spec, operator=DenseCount(keys=SLOTS * blocks * task.spec.bins))
     worker = RealTimeWorker(spec, 0, batch=0, say=[].append)
