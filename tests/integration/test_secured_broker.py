@@ -77,7 +77,11 @@ def secured(tmp_path_factory):
     (port,) = free_ports(LOOPBACK)
     lines = LINES.format(secured=port, module=MODULE, user=USER, secret=SECRET, keystore=folder / "keystore.pem")
     with EmbeddedBroker(folder / "broker", ensure_jars().broker, find_java(), more=lines):
-        yield Secured(f"{LOOPBACK}:{port}", certificate)
+        broker = Secured(f"{LOOPBACK}:{port}", certificate)
+        admin = AdminClient(broker.client())
+        for made in admin.create_topics([NewTopic("in", 2, 1), NewTopic("out", 2, 1)]).values():
+            made.result(60)
+        yield broker
 
 
 def rows_of(spark, secured):
@@ -106,9 +110,6 @@ def last_counts(secured):
 
 
 def test_a_whole_query_with_its_control_topic_and_no_secret_in_what_it_leaves(spark, secured, tmp_path):
-    admin = AdminClient(secured.client())
-    for made in admin.create_topics([NewTopic("in", 2, 1), NewTopic("out", 2, 1)]).values():
-        made.result(60)
     send(secured, RECORDS)
     settings = tmp_path / "broker.settings"
     settings.write_text("".join(f"{name}={value}\n" for name, value in secured.settings.items()))
@@ -137,7 +138,7 @@ def test_a_whole_query_with_its_control_topic_and_no_secret_in_what_it_leaves(sp
 
 
 def test_how_far_the_source_goes_is_known_by_the_sources_own_settings(spark, secured, tmp_path):
-    """Also where results go elsewhere; the source's topic is that of the test before."""
+    """Also where results go elsewhere."""
     read = QueryInput.of(rows_of(spark, secured), impls.ForeachBatch(print), tmp_path, numbered=False)
     assert read.broker == {**secured.settings, "bootstrap.servers": secured.address}
     assert read.topics.ids.keys() == {"in"}

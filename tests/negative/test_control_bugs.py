@@ -19,7 +19,7 @@ STEPS = ((2, (0, 0)), (1, (1, 0)), (2, (1, 2)), (9, (2, 4)), (9, (2, 0)), (9, (0
 
 
 def id_forgotten_over_a_crash(patch):
-    patch.setattr(PendingCommands, "found", lambda *_: [])
+    patch.setattr(PendingCommands, "recover", lambda *_: [])
 
 
 def id_forgotten_when_the_journal_is_written_anew(patch):

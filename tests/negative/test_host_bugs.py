@@ -113,7 +113,7 @@ BUGS = {
         {"transfer"},
     ),
     home_never_changed: ({**MOVING, **GONE, "host_faults": 3}, {"homes"}),
-    stale_environment_accepted: ({**MOVING, **GONE, "host_faults": 6}, {"attempts", "results", "state"}),
+    stale_environment_accepted: ({**MOVING, **GONE, "host_faults": 6}, {"attempts", "results", "state", "stuck"}),
     token_of_an_old_generation_accepted: ({"commands": MOVES, **OLD_DRIVERS}, {"transfer"}),
     two_seats_for_one_worker: ({**MOVING, "host_faults": 0}, {"seats"}),
     sound_home_left: ({**MOVING, "host_faults": 2}, {"seats"}),

@@ -20,12 +20,12 @@ def queue_of_ended_epochs_given_up(patch):
 def merged_partials_delivered_twice(patch):
     plain = commit._work
 
-    def work(env, task, txn, given, report, so_far):
+    def work(env, task, txn, given, report, **more):
         with pytest.MonkeyPatch.context() as inner:
             if given.in_epoch and given.records is not None:
                 inner.setattr(env, "state", replace(env.state, begun=-1))
                 task = replace(task, order=replace(task.order, written=replace(task.order.written, drops=())))
-            return plain(env, task, txn, given, report, so_far)
+            return plain(env, task, txn, given, report, **more)
 
     patch.setattr(commit, "_work", work)
 

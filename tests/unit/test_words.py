@@ -53,6 +53,20 @@ def columns():
     yield "schema.json", " ".join(re.findall(r'"description": "([^"]*)"', json.dumps(schema)))
 
 
+def test_a_record_is_followed_in_twenty_five_words_that_the_glossary_has():
+    page, glossary = ((ROOT / "docs" / name).read_text() for name in ("one-record.md", "glossary.md"))
+    words = set(re.findall(r"\*\*([a-z ]+)\*\*", page))
+    assert len(words) <= 25
+    assert not [word for word in words if word.removesuffix("s") not in glossary]
+
+
+def test_the_lines_that_the_architecture_names_are_those_of_its_methods():
+    text, code = ((ROOT / name).read_text() for name in ("ARCHITECTURE.md", "impls/worker/worker.py"))
+    named = re.findall(r"`Worker\.(\w+)`\s\(line (\d+)\)", text)
+    assert [name for name, _ in named] == ["begin", "commit", "end"]
+    assert all(f"    def {name}(" in code.splitlines()[int(line) - 1] for name, line in named)
+
+
 @pytest.mark.parametrize("places", [options, headings, columns])
 def test_a_word_that_was_given_up_does_not_come_back(places):
     found = [

@@ -14,7 +14,7 @@ FULL = Report(
     host="10.0.0.2", server="grpc+tcp://10.0.0.2:7001",
     queues=Queues(([4], [2]), 200), moves=MovesReport([1], [10], 40, 1, [["b", 40, 1.5]], [[2, "gone"]]),
     replication=Replication([[5, 8]], 60, 2),
-    changelog=Written([1, 2], 300), snapshot=Written([2], 500), cache=CacheUse(6, 1),
+    changelog=Written([1, 2], 300, 40), snapshot=Written([2], 500, 1), cache=CacheUse(6, 1),
     pipelines=Pipelines([[1, 2]], 3, [[2, "why"], [2, "back", 7]]),
     event_time=EventTimes([[0, 12]], [[1, "a", 0, 2]], [5], 3, 4),
 )  # fmt: skip
