@@ -25,5 +25,5 @@ def wait_for(
     while not done():
         tend()
         if time.monotonic() > end:
-            raise error(f"Waited {deadline_s:.0f} s for {what} in vain.")
+            raise error(f"Timed out after {deadline_s:.0f} s waiting for {what}.")
         time.sleep(_POLL_S)

@@ -52,10 +52,10 @@ def decode(raw: bytes, schema: pa.Schema, *, read_us: int = _NO_TIME) -> Blob:
         ValueError: these are no bytes of a blob.
     """
     if len(raw) < HEADER.size:
-        raise ValueError(f"{len(raw)} bytes are no blob.")
+        raise ValueError(f"{len(raw)} bytes are not a valid blob.")
     magic, size, source, _, number, epoch, came_us, packed_us = HEADER.unpack_from(raw)
     if magic != MAGIC or HEADER.size + size > len(raw):
-        raise ValueError(f"{len(raw)} bytes that begin with {raw[:4]!r} are no blob.")
+        raise ValueError(f"{len(raw)} bytes that begin with {raw[:4]!r} are not a valid blob.")
     batch = pa.ipc.read_record_batch(pa.py_buffer(raw).slice(HEADER.size, size), schema)
     return Blob(source, number, epoch, pa.Table.from_batches([batch]), came_us, packed_us, read_us)
 

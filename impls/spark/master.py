@@ -43,13 +43,13 @@ def address_towards(host: str) -> str:
     """Returns the address of this machine that a packet to a host comes from: by it the host can answer.
 
     Raises:
-        UsageError: no way leads there.
+        UsageError: there is no route.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         try:
             client.connect((host, _ANY_PORT))  # which sends nothing
         except OSError as error:
-            raise UsageError(f"No way leads from this machine to {host} ({error.strerror or error}).") from error
+            raise UsageError(f"No route from this machine to {host} ({error.strerror or error}).") from error
         return str(client.getsockname()[0])
 
 

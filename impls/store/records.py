@@ -17,8 +17,6 @@ TIES = ("rescale_file", "rescale_row")
 FILE, ROW = TIES
 """Column, 64-bit integers: a row's number among those of its record, where one can become several; or in its file."""
 
-_NO_TIMES = pa.table({"bin": pa.array([], pa.int32()), "time": pa.array([], pa.int64())})
-
 
 @dataclass(frozen=True, slots=True)
 class Results:
@@ -32,11 +30,6 @@ class Results:
     def none(cls) -> "Results":
         """Returns no results."""
         return cls(np.empty(0, np.int32), [], [])
-
-    def to_bytes(self) -> bytes:
-        """Returns results in their stored form."""
-        columns = {"key": pa.array(self.keys, pa.large_binary()), "value": pa.array(self.payloads, pa.large_binary())}
-        return to_bytes(pa.table({"bin": self.bins, **columns}))
 
     def packed(self) -> bytes:
         """Returns results as numbers and joined bytes, in a tenth of the time that Arrow takes for a turn's."""
@@ -61,18 +54,6 @@ class Results:
             return cls.none()
         keys, payloads = ([one for part in parts for one in getattr(part, name)] for name in ("keys", "payloads"))
         return cls(np.concatenate([part.bins for part in parts]), keys, payloads)
-
-    @classmethod
-    def from_bytes(cls, raw: bytes) -> "Results":
-        """Reads what `to_bytes` wrote."""
-        table = from_bytes(raw)
-        bins = table.column("bin").to_numpy().astype(np.int32)
-        return cls(bins, table.column("key").to_pylist(), table.column("value").to_pylist())
-
-
-def times_of(table: pa.Table | None) -> pa.Table:
-    """Returns the columns bin and time of records, what their latency is computed from."""
-    return _NO_TIMES if table is None else table.select(["bin", "time"])
 
 
 def to_bytes(table: pa.Table) -> bytes:

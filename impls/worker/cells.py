@@ -76,20 +76,6 @@ def are_moved(table: pa.Table, moving: Sequence[int]) -> NDArray[np.bool_]:
     return moved
 
 
-def cells_of(times: pa.Table, done_us: int, moving: Sequence[int]) -> tuple[NDArray[np.void], int]:
-    """Returns `make_cells` of the columns bin and time of records; none where the time is null.
-
-    Args:
-        times: see `impls.store.records.times_of`.
-        done_us: when their results were acknowledged.
-        moving: bins of the migration under way.
-    """
-    scheduled = times.column("time")
-    if scheduled.null_count:
-        return np.empty(0, CELL), 0
-    return make_cells(scheduled.to_numpy(), done_us, are_moved(times, moving))
-
-
 def percentiles_ms(parts: Sequence[NDArray[np.void]]) -> dict[str, float]:
     """Returns p50, p99 and max in milliseconds of the records in latency cells; nothing without records."""
     parts = [cells for cells in parts if len(cells)]

@@ -73,13 +73,15 @@ def test_a_run_whose_process_is_killed(tmp_path, terminal):
 
 def test_a_run_that_stops_with_a_sentence_of_its_own(tmp_path, monkeypatch, capsys):
     def stopped(*_):
-        raise StateError("Waited 180 s for the last records to be applied in vain.")
+        raise StateError("Timed out after 180 s waiting for the last records to be applied.")
 
     monkeypatch.setattr(process, "execute", stopped)
     monkeypatch.setattr(process, "watch_stdin", lambda *_, **__: None)
     monkeypatch.setattr("generators.stdin.signal.signal", lambda *_: None)
     assert process.main([str(tmp_path)]) == 1
-    assert json.loads(capsys.readouterr().out) == {"error": "Waited 180 s for the last records to be applied in vain."}
+    assert json.loads(capsys.readouterr().out) == {
+        "error": "Timed out after 180 s waiting for the last records to be applied."
+    }
 
 
 def test_a_run_that_is_refused(tmp_path):

@@ -36,7 +36,7 @@ from impls.spark.step import REPORT_SCHEMA, answer_of, freeze_imports
 from impls.store.checked import get_of_epoch, put_of_epoch
 from impls.store.environment import Meta, Store, read_meta, store_path, write_meta
 from impls.store.lock import take_lock
-from impls.store.records import Results, concat, from_bytes, times_of, to_bytes
+from impls.store.records import Results, concat
 from impls.store.state import BinState
 from impls.store.tables import OUTBOX
 from impls.worker.cells import CELL, make_cells
@@ -59,7 +59,7 @@ class TwinOrder:
     state_dir: str
 
 
-def twin_epoch(order: TwinOrder, report: Report, tables: list[pa.Table]) -> tuple[Results, pa.Table]:
+def twin_epoch(order: TwinOrder, report: Report, tables: list[pa.Table]) -> tuple[Results, NDArray[np.int64]]:
     """Commits an epoch, or finds it committed, and returns its results and the column `time` of its records.
 
     Raises StateError when the state is not that of the epoch before, or when another process does not end its epoch.
@@ -84,11 +84,11 @@ def twin_epoch(order: TwinOrder, report: Report, tables: list[pa.Table]) -> tupl
 
 def _advance(
     order: TwinOrder, report: Report, txn: lmdb.Transaction, tables: list[pa.Table]
-) -> tuple[Results, pa.Table]:
+) -> tuple[Results, NDArray[np.int64]]:
     meta = read_meta(txn) or _created(order, report.worker, txn)
     if meta.epoch == order.epoch:  # by an earlier attempt
         results, times = (get_of_epoch(txn, OUTBOX + name, order.epoch) or b"" for name in _NAMES)
-        return Results.from_bytes(results), from_bytes(times)
+        return Results.unpacked(results), np.frombuffer(times, "<i8")
     if meta.epoch != order.epoch - 1:
         raise StateError(f"Worker {report.worker} is at epoch {meta.epoch}, not before {order.epoch}.")
     done = _apply(order, report, txn, tables)
@@ -103,15 +103,17 @@ def _created(order: TwinOrder, worker: int, txn: lmdb.Transaction) -> Meta:
     return Meta.new(order.query, worker, order.epoch - 1, 1)
 
 
-def _apply(order: TwinOrder, report: Report, txn: lmdb.Transaction, tables: list[pa.Table]) -> tuple[Results, pa.Table]:
+def _apply(
+    order: TwinOrder, report: Report, txn: lmdb.Transaction, tables: list[pa.Table]
+) -> tuple[Results, NDArray[np.int64]]:
     table = concat(tables) if tables else None
-    results, times = Results.none(), times_of(None)
+    results, times = Results.none(), np.empty(0, np.int64)
     if table is not None and len(table):
         state = BinState(txn, order.workers)
         results = order.operator.run(state, [Input(np.ones(order.workers, bool), None, table)]).results
         state.write_sizes()
-        times = times_of(table)
-    for name, value in zip(_NAMES, (results.to_bytes(), to_bytes(times)), strict=True):
+        times = table.column("time").to_numpy()
+    for name, value in zip(_NAMES, (results.packed(), times.astype("<i8").tobytes()), strict=True):
         put_of_epoch(txn, OUTBOX + name, order.epoch, value)
         report.outbox_bytes += len(value)
     return results, times
@@ -131,7 +133,7 @@ def run_twin(order: TwinOrder, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
         )
     report.done_us = time.time_ns() // 1000
     freeze_imports()
-    cells, report.negative = make_cells(times.column("time").to_numpy(), report.done_us, np.zeros(len(times), bool))
+    cells, report.negative = make_cells(times, report.done_us, np.zeros(len(times), bool))
     yield answer_of(report, cells)
 
 

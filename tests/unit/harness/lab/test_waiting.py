@@ -14,5 +14,5 @@ def test_a_wait_tends_between_its_looks_and_ends():
 
 @pytest.mark.parametrize("error", [StateError, TimeoutError])
 def test_a_wait_names_what_did_not_come(error):
-    with pytest.raises(error, match=r"^Waited 0 s for the sea in vain\.$"):
+    with pytest.raises(error, match=r"^Timed out after 0 s waiting for the sea\.$"):
         wait_for(lambda: False, "the sea", 0, error=error)

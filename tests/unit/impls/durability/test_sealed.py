@@ -1,6 +1,5 @@
 """Sealed files: lengths beyond 4 GiB, columns beyond 2 GiB, and files of another format."""
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -13,7 +12,7 @@ from impls.errors import CorruptStateError
 from impls.store.bins import write_size
 from impls.store.entries import stored_value
 from impls.store.environment import Store
-from impls.store.records import Results, from_bytes
+from impls.store.records import from_bytes
 from impls.store.tables import STATE, bin_key
 
 NAMES = [bin_key(STATE, 1) + b"key %d" % n for n in range(3)]
@@ -38,8 +37,7 @@ def test_another_format_is_refused_by_its_number(version):
 
 
 def streams(tmp_path):
-    """Arrow streams of bytes that are stored: of a frame, of results, of snapshots of many equal entries and of few."""
-    yield from_bytes(Results(np.zeros(1, np.int32), [b"k"], [b"v"]).to_bytes())
+    """Arrow streams of bytes that are stored: of a frame, of snapshots of many equal entries and of few."""
     raw = of_commit(0).encode()
     at = raw.index(b"\xff\xff\xff\xff", front_of(raw).size)  # an Arrow stream begins so
     yield from_bytes(raw[at:])

@@ -35,5 +35,5 @@ def test_a_slice_takes_only_its_own_rows_along():
 @pytest.mark.parametrize("damage", [lambda raw: raw[:20], lambda raw: b"XXXX" + raw[4:], lambda raw: raw[:100]])
 def test_bytes_that_are_no_blob_are_refused(damage):
     raw = encode(0, 1, 0, records(3))
-    with pytest.raises(ValueError, match="no blob"):
+    with pytest.raises(ValueError, match="not a valid blob"):
         decode(damage(raw), SCHEMA)
