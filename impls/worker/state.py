@@ -12,7 +12,8 @@ from impls.store.checked import get_checked, get_of_epoch, put_checked, put_of_e
 from impls.store.tables import OUTBOX
 
 _COMMITS_BITS = 14  # a worker that begins numbers its commits from its epoch times 2^14
-_STATE, _REPORT, _RECORD = OUTBOX + b"state", OUTBOX + b"so-far", OUTBOX + b"commit"
+# beside the queues stands what is small: whoever reads them checks it
+_STATE, _REPORT, _RECORD = OUTBOX + b"after", OUTBOX + b"so-far", OUTBOX + b"commit"
 
 
 @dataclass(frozen=True, slots=True)

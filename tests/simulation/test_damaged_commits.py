@@ -52,7 +52,7 @@ def flip(task, name, bit):
     overwrite(task, raw)
 
 
-RECORDS = [OUTBOX + name for name in (b"state", b"so-far", b"commit")]
+RECORDS = [OUTBOX + name for name in (b"after", b"so-far", b"commit")]
 
 
 @pytest.mark.parametrize("name", RECORDS)
