@@ -218,7 +218,7 @@ def torn_frames_not_written_again(patch):
 BUGS = {
     dropped_before_the_pull_is_observed: ({**QUIET, "operator": "hash", "mechanism": "megaphone-fluid"}, {"state"}),
     bin_that_comes_back_dropped_later: ({**QUIET, "operator": "hash", "commands": THERE_AND_BACK}, {"results"}),
-    epoch_check_removed: ({"kinds": {"hang": 1}, "faults": 8}, {"attempts"}),
+    epoch_check_removed: ({"kinds": {"hang": 1}, "faults": 8}, {"attempts", "results"}),
     zombie_recovers: ({"kinds": {"hang": 1}, "faults": 8}, {"zombie"}),
     results_not_sent_again: ({"kinds": {"die": 1}, "faults": 8}, {"results"}),
     frame_not_written_again: ({"kinds": {"die": 1}, "faults": 8}, {"restore"}),
