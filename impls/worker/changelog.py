@@ -32,9 +32,10 @@ class Changelog:
             self._segment = None
 
     def open(self, epoch: int) -> None:
-        """Opens an epoch's file, where frames are appended: who looks behind it whether the worker is its own is sure.
+        """Opens an epoch's file, where frames are appended; the caller then looks whether the worker is still its own.
 
-        Whoever takes over later makes the file anew, see `impls.durability.frame.fence`.
+        Whoever takes the worker over after that makes the file anew (`impls.durability.frame.fence`), so that what is
+        written to the open one is in no changelog.
         """
         if self._appends:
             self._segment_of(epoch)

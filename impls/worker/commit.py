@@ -57,7 +57,7 @@ def run_commit(env: Environment, task: Task, given: CommitInput, so_far: Report,
         env: the worker's environment.
         task: its task.
         given: what there is to do.
-        so_far: the report of the epoch before.
+        so_far: the report of the epoch, as far as earlier commits have come.
         doubtful: bins are pulled from the checkpoint, as damage may have come with them.
 
     Raises lmdb.Error or CorruptStateError, and has changed nothing then, before the commit; StateError behind it; and

@@ -37,14 +37,11 @@ class Environment:
         report: what opening it has done.
     """
 
-    def __init__(
-        self, task: Task, *, appends: bool = False, map_bytes: int = MAP_BYTES, untrusted: Untrusted | None = None
-    ):
+    def __init__(self, task: Task, *, map_bytes: int = MAP_BYTES, untrusted: Untrusted | None = None):
         """Opens it; raises lmdb.MapFullError where the map cannot take the state that it is made with.
 
         Args:
             task: the worker's task.
-            appends: an epoch may have several commits.
             map_bytes: least size of the map.
             untrusted: why it is to be rebuilt, None to trust what is there.
         """
@@ -52,7 +49,7 @@ class Environment:
         self.offsets = Offsets(task.spec.bins) if task.spec.repeats else None
         self._opened: Opened = open_worker(task, map_bytes=map_bytes, untrusted=untrusted, report=self.report)
         files = task.spec.files
-        self._changelog = None if files is None else Changelog(files, task.worker, appends=appends)
+        self._changelog = None if files is None else Changelog(files, task.worker, appends=not task.single)
         self._logged = Written()  # of the last commit's epoch, where it was repeated
         self._path = store_path(task.state_dir, task.worker)
         try:

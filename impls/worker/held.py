@@ -109,8 +109,7 @@ class Held:
         self.env.task = task
 
     def _opened(self) -> Environment:
-        appends = self._batch is not None
-        found = Environment(self.now, appends=appends, map_bytes=self._map_bytes, untrusted=self._untrusted)
+        found = Environment(self.now, map_bytes=self._map_bytes, untrusted=self._untrusted)
         if self._batch is not None:
             with closed_on_error(found):
                 begin_batch(found, self._batch, resumed=self._resumed)

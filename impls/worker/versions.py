@@ -87,10 +87,10 @@ class Running:
 
     def run(self, inputs: Sequence[Input]) -> Effects:
         """Runs inputs, oldest first, those of each bin under its version; raises PipelineError when one fails."""
-        operator = self._task.spec.operator
-        touched = _touched(self.state, inputs, processing=operator.processing)
+        first = self._task.spec.operator
+        touched = _touched(self.state, inputs, processing=first.processing)
         self.fit(touched)
-        anywhere = operator.event_time is not None  # an operator may have timers that this does not know of
+        anywhere = first.event_time is not None  # an operator may have timers that this does not know of
         versions = np.unique(self.required if anywhere else self.required[touched]).tolist()
         parts: list[Effects] = []
         for number in versions:
@@ -100,7 +100,7 @@ class Running:
                 parts.append(operator.run(self.state, own))
         if len(parts) < 2:
             return parts[0] if parts else Effects()
-        partials = merge_partials([p for part in parts for p in part.partials], self._task.spec.operator.merge)
+        partials = merge_partials([p for part in parts for p in part.partials], first.merge)
         late, fired = sum(part.late for part in parts), sum(part.fired for part in parts)
         return Effects(Results.joined([part.results for part in parts]), partials, late, fired)
 
