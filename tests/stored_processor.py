@@ -12,9 +12,9 @@ from cases import Case
 from native_processor import Held, shown
 from pyspark.sql.types import StructType
 
-from impls.processor import encoding
 from impls.processor.kept import EvolvedRows, History
 from impls.processor.keys import KeyCodec
+from impls.store import naming
 from impls.store.environment import Store, store_path
 from impls.store.state import BinState
 
@@ -30,11 +30,11 @@ def stored_state(case: Case, folder: Path, owners: list[int], held: list[Held], 
     digests = _digests(case, codec)
     decoded = defaultdict(list)
     for name, value in entries.items():
-        if name[:1] in {encoding.VALUE, encoding.LIST, encoding.MAP}:
+        if name[:1] in {naming.VALUE, naming.LIST, naming.MAP}:
             variable, part, rest = _parted(name)
             decoded[variable].append((codec.decode(digests.get(part, part[2:])), name, rest, value))
-        elif name[:1] == encoding.TIMER:
-            decoded["timers"].append((codec.decode(value or name[11:]), encoding.time_of(name[1:9])))
+        elif name[:1] == naming.TIMER:
+            decoded["timers"].append((codec.decode(value or name[11:]), naming.time_of(name[1:9])))
     assert set(decoded) <= {one.name for one in held}
     return [Held(one.name, one.kind, shown(_rows(one, decoded[one.name], entries, kept.get(one.name)))) for one in held]
 
@@ -54,7 +54,7 @@ def _digests(case: Case, codec: KeyCodec) -> dict[bytes, bytes]:
     """Keys of more than 150 bytes by what stands for them in names: here they are one text."""
     texts = {value for chunk in case.chunks for row in chunk for value in row[:1] if isinstance(value, str)}
     raw = [codec.encode((text,)) for text in texts] if len(case.key) == 1 else []
-    return {encoding.key_part(one): one for one in raw}
+    return {naming.key_part(one): one for one in raw}
 
 
 def _parted(name: bytes) -> tuple[str, bytes, bytes]:
@@ -75,12 +75,12 @@ def _rows(one: Held, found: list[Any], entries: Entries, kept: list[Any]) -> Ite
     for key, name, rest, value in found:
         if one.kind == "list":
             first, end = int.from_bytes(value[:6], "big"), int.from_bytes(value[6:12], "big")
-            raw = [entries[encoding.item_name(name, index)] for index in range(first, end)]
-            items = [item for item in raw if not one.lives or encoding.time_of(item) > now]
+            raw = [entries[naming.item_name(name, index)] for index in range(first, end)]
+            items = [item for item in raw if not one.lives or naming.time_of(item) > now]
             if items:
                 yield key, [codec.decode(item[8 * one.lives :]) for item in items]
             continue
-        field, row = (b"", value) if keys is None else encoding.field_of(rest, value)
-        if not one.lives or encoding.time_of(row) > now:
+        field, row = (b"", value) if keys is None else naming.field_of(rest, value)
+        if not one.lives or naming.time_of(row) > now:
             middle = [] if keys is None else [keys.decode(field)]
             yield (key, *middle, codec.decode(row[16 * one.lives :]))

@@ -27,10 +27,10 @@ from impls.durability.schedule import Manifest, write_manifest
 from impls.operators.base import Operator
 from impls.operators.timed import clock_of
 from impls.placement import initial
-from impls.processor.encoding import time_of
 from impls.protocol.controller import Controller
 from impls.protocol.view import Observation
 from impls.store.entries import stored_names, stored_value, stored_values
+from impls.store.naming import time_of
 from impls.store.tables import DUE, STATE, bin_key
 
 FILES = 64  # of snapshots, each with neighbouring bins: a worker has one in memory when it restores its bins

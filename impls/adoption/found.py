@@ -22,14 +22,14 @@ from impls.adoption.processors import (
 from impls.adoption.reading import AGGREGATION, StateOperator, state_frame, struct_of
 from impls.aggregation import GROUPING_KEY, with_windows
 from impls.errors import UsageError
-from impls.operators.aggregates.operator import EXPIRY as WINDOW_EXPIRY
 from impls.operators.base import Operator
-from impls.processor.encoding import EXPIRY, TIMER, in_ranges
+from impls.processor.encoding import in_ranges
 from impls.processor.kept import check_kept
 from impls.processor.operator import EVENT_TIME, operator_of
 from impls.processor.program import Program
 from impls.processor.start import OUTPUT_MODES
 from impls.protocol.eventtime import EventTime
+from impls.store.naming import EXPIRY, TIMER
 
 _AGGREGATION_FORMAT = "2"
 _GROUPING_ID = "spark_grouping_id"  # a column of the key that Spark adds
@@ -141,7 +141,7 @@ def _aggregation(state: DataFrame, location: str, log: NativeLog, wanted: Wanted
     expire = append or (window is not None and log.watermark_ms > 0)
     entries = entries_of_aggregate(state, operator, bins, expire=expire)
     if expire:  # its state says nothing of the delay, which belongs to the stream
-        return NativeState(with_windows(operator, 0, key if append else None), GROUPING_KEY, entries, (WINDOW_EXPIRY,))
+        return NativeState(with_windows(operator, 0, key if append else None), GROUPING_KEY, entries, (EXPIRY,))
     return NativeState(operator, GROUPING_KEY, entries)
 
 

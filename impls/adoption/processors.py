@@ -16,11 +16,11 @@ from impls.adoption.reading import ENTRY_SCHEMA, StateOperator, keyed_state, str
 from impls.errors import UsageError
 from impls.operators import Aggregate
 from impls.operators.aggregates.measures import SUM_DIGITS, Measure, function_and_column
-from impls.operators.aggregates.operator import expiry_name
 from impls.operators.aggregates.rows import WINDOW, RowCodec, decimal_of
 from impls.operators.base import quoted
 from impls.processor.encoding import Encoding, Entries, Variable
 from impls.processor.handle import TimeMode
+from impls.store.naming import EXPIRY, timer_name
 
 Read = Callable[..., DataFrame]
 """Returns the state of a query as Spark's reader gives it under the reader's options."""
@@ -243,8 +243,8 @@ def _encoded_group(codec: RowCodec, batches: Iterator[pa.RecordBatch]) -> Iterat
         values = codec.encode([column.cast(kind) for column, kind in zip(columns, codec.kinds, strict=True)])
         yield _entries(bins, keys, pa.array(values, pa.binary()))
         if len(ends) and ends.null_count == 0:
-            names = [expiry_name(end, key) for end, key in zip(ends.to_pylist(), keys.to_pylist(), strict=True)]
-            yield _entries(bins, pa.array(names, pa.binary()), pa.array([b""] * len(names), pa.binary()))
+            notes = [timer_name(end.as_py(), key.as_py(), EXPIRY) for end, key in zip(ends, keys, strict=True)]
+            yield _entries(bins, *(pa.array(column, pa.binary()) for column in zip(*notes, strict=True)))
 
 
 def _entries(bins: pa.Array, keys: pa.Array, values: pa.Array) -> pa.RecordBatch:

@@ -7,14 +7,13 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from impls.errors import UsageError
 from impls.operators.base import Effects, Input, Operator, RecordOperator
 from impls.operators.blame import Failures, Together
 from impls.protocol.eventtime import MAX_TIME, NO_TIME, EventClock, EventTime, Partial
-from impls.store.keyed import KEY_MAX, Keyed, name_of
+from impls.store.keyed import Keyed, variable_of
 from impls.store.records import Results
 from impls.store.state import BinState
 
@@ -54,8 +53,8 @@ class TimedOperator(Operator):
 
     def turned(self, key: bytes, raw: bytes, source: Operator, function: Callable[..., Any]) -> bytes | None:
         """Turns values, items of lists and fields of maps: `function(value, name)`, both as the operator gave them."""
-        name = name_of(key)
-        if name is None:  # a timer, or the length of a list
+        name = variable_of(key)
+        if name is None:
             return raw
         value = function(json.loads(raw), name)
         return None if value is None else json.dumps(value, separators=(",", ":")).encode()
@@ -200,14 +199,6 @@ class KeyedProcess(TimedOperator):
     def timer(self, context: KeyContext) -> None:
         """Takes one timer of `one.time`."""
         raise NotImplementedError(f"{type(self).__name__} sets a timer, but has no `timer`")
-
-    def outside(self, records: pa.Table) -> NDArray[np.bool_] | None:
-        """Returns which keys are too long for timers and values."""
-        key = records.column("key")
-        if not pa.types.is_binary(key.type):
-            return None
-        long: NDArray[np.bool_] = pc.greater(pc.binary_length(key), KEY_MAX).to_numpy()
-        return long if long.any() else None
 
     def on_records(self, records: pa.Table, keyed: Keyed) -> None:
         """Applies records one by one."""

@@ -13,13 +13,13 @@ from pyspark.sql.streaming.stateful_processor import ListState, MapState, Statef
 from pyspark.sql.streaming.stateful_processor_api_client import StatefulProcessorHandleState as Phase
 from pyspark.sql.types import StructType
 
-from impls.processor import encoding
 from impls.processor.encoding import Variable
 from impls.processor.kept import EvolvedRows, History
 from impls.processor.keys import KeyCodec
 from impls.processor.rows import StateRowCodec
 from impls.processor.scope import Scope
 from impls.processor.state import ListClient, MapClient, ValueClient
+from impls.store import naming
 
 TimeMode = Literal["none", "processingtime", "eventtime"]
 _Schema = StructType | str
@@ -98,24 +98,24 @@ class Handle(StatefulProcessorHandle):
         """Sets a timer of the key; setting it again changes nothing."""
         time = _time(expiryTimestampMs)
         self._check_timers("register timer", "register_timer")
-        own = encoding.own_timer_name(time, self._scope.name(encoding.TIMERS))
+        own = naming.own_timer_name(time, self._scope.name(naming.TIMERS))
         if self._scope.read(own) is None:
-            name, value = encoding.timer_name(time, self._scope.key)
+            name, value = naming.timer_name(time, self._scope.key)
             self._put_timer((name, value), (own, b""))
 
     def deleteTimer(self, expiryTimestampMs: int) -> None:
         """Takes a timer of the key back; one that is not set is left alone."""
         time = _time(expiryTimestampMs)
         self._check_timers("deleting timer", "delete_timer")
-        own = encoding.own_timer_name(time, self._scope.name(encoding.TIMERS))
+        own = naming.own_timer_name(time, self._scope.name(naming.TIMERS))
         if self._scope.read(own) is not None:
-            self._put_timer((encoding.timer_name(time, self._scope.key)[0], None), (own, None))
+            self._put_timer((naming.timer_name(time, self._scope.key)[0], None), (own, None))
 
     def listTimers(self) -> Iterator[int]:
         """Returns the times of the key's timers, ascending."""
         self._check_timers("listing timers", "list_timers")
-        head = self._scope.name(encoding.TIMERS)
-        return iter([encoding.time_of(name[len(head) :]) for name in self._scope.names(head)])
+        head = self._scope.name(naming.TIMERS)
+        return iter([naming.time_of(name[len(head) :]) for name in self._scope.names(head)])
 
     def deleteIfExists(self, stateName: str) -> None:
         """Deletes a state variable and its values: of a bin's keys, as soon as one of them gets a record or a timer.

@@ -11,10 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from impls.operators.base import Effects, Input, Operator, RecordOperator
-from impls.processor import encoding
-from impls.processor.encoding import list_head
 from impls.processor.program import Life, Program, Times
 from impls.protocol.eventtime import NO_TIME, EpochClock, EventTime, whole_ms
+from impls.store import naming
 from impls.store.buffered import Buffered
 from impls.store.records import Results, from_bytes
 from impls.store.state import BinState
@@ -23,51 +22,43 @@ from impls.store.state import BinState
 def expire(entries: Buffered, bins: Iterable[int], now: int) -> None:
     """Deletes what expires at `now`, ms, or before; what was renewed gets its expiry anew."""
     for bin_ in bins:
-        for note, _ in entries.scan(bin_, encoding.EXPIRY, encoding.EXPIRY + encoding.time_bytes(now + 1)):
+        for note, _ in entries.scan(bin_, *naming.timers_until(now, naming.EXPIRY)):
             entries.put(bin_, note, None)
             name = note[9:]
             if (raw := entries.get(bin_, name)) is not None:
-                (_expire_items if name[:1] == encoding.LIST else _expire_row)(entries, bin_, name, raw, now=now)
+                (_expire_items if name[:1] == naming.LIST else _expire_row)(entries, bin_, name, raw, now=now)
 
 
 def _expire_row(entries: Buffered, bin_: int, name: bytes, raw: bytes, *, now: int) -> None:
     """Deletes a value or a field, or notes when it is to be looked at again."""
-    part = encoding.rest_of(name) if name[:1] == encoding.MAP else b""
-    row = encoding.field_of(part, raw)[1] if part else raw
-    expires = encoding.time_of(row)
+    part = naming.rest_of(name) if name[:1] == naming.MAP else b""
+    row = naming.field_of(part, raw)[1] if part else raw
+    expires = naming.time_of(row)
     if expires <= now:
         entries.put(bin_, name, None)
         return
-    entries.put(bin_, name, raw[: len(raw) - len(row)] + row[:8] + encoding.time_bytes(expires) + row[16:])
-    entries.put(bin_, encoding.expiry_name(expires, name), b"")
+    entries.put(bin_, name, raw[: len(raw) - len(row)] + row[:8] + naming.time_bytes(expires) + row[16:])
+    entries.put(bin_, naming.expiry_name(expires, name), b"")
 
 
 def _expire_items(entries: Buffered, bin_: int, name: bytes, raw: bytes, *, now: int) -> None:
     """Deletes the items of a list that have expired; the others keep their order, and move up if one is between."""
-    first, end = int.from_bytes(raw[:6], "big"), int.from_bytes(raw[6:12], "big")
-    items = entries.scan(bin_, encoding.item_name(name, first), encoding.item_name(name, end))
-    kept = [item for _, item in items if encoding.time_of(item) > now]
+    first, end = naming.list_bounds(raw)
+    items = entries.scan(bin_, naming.item_name(name, first), naming.item_name(name, end))
+    kept = [item for _, item in items if naming.time_of(item) > now]
     for index in range(first, end - len(kept)):
-        entries.put(bin_, encoding.item_name(name, index), None)
+        entries.put(bin_, naming.item_name(name, index), None)
     for index, item in enumerate(kept, end - len(kept)):
-        entries.put(bin_, encoding.item_name(name, index), item)
+        entries.put(bin_, naming.item_name(name, index), item)
     if not kept:
         entries.put(bin_, name, None)
         return
-    due = min(encoding.time_of(item) for item in kept)
-    entries.put(bin_, name, list_head(end - len(kept), end) + encoding.time_bytes(due))
-    entries.put(bin_, encoding.expiry_name(due, name), b"")
+    due = min(naming.time_of(item) for item in kept)
+    entries.put(bin_, name, naming.list_head(end - len(kept), end) + naming.time_bytes(due))
+    entries.put(bin_, naming.expiry_name(due, name), b"")
 
 
-def _note_earliest(entries: Buffered, bins: Iterable[int]) -> None:
-    """Notes the earliest timer or expiry of bins, whose entries are stored."""
-    state = entries.state
-    for bin_ in sorted(bins):
-        ranges = (encoding.TIMER, encoding.AFTER_TIMERS), (encoding.EXPIRY, encoding.AFTER_EXPIRIES)
-        names = [state.first(bin_, low, high) for low, high in ranges]
-        state.set_earliest_timer(bin_, min((encoding.time_of(name[1:]) for name in names if name), default=None))
-
-
+_NOTED = (naming.TIMER, naming.EXPIRY)
 EVENT_TIME = "event_us"  # the column of records' event time, µs
 
 
@@ -126,7 +117,7 @@ class _Processing(Operator):
         life.initial(table)
         life.close()
         entries.flush()
-        _note_earliest(entries, life.scope.timed)
+        naming.note_earliest(state, life.scope.timed, _NOTED)
 
 
 @dataclass(frozen=True)
@@ -219,7 +210,7 @@ class TimedProcessor(_Processing):
         made.take(life, times.watermark)
         out.fired += life.fired
         life.entries.flush()
-        _note_earliest(life.entries, life.scope.timed)
+        naming.note_earliest(life.entries.state, life.scope.timed, _NOTED)
 
 
 class _Made:

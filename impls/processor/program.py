@@ -14,17 +14,17 @@ from pyspark.sql.streaming.stateful_processor_api_client import StatefulProcesso
 from pyspark.sql.types import StructType
 
 from impls.errors import FOR_KEY, UsageError
-from impls.processor import encoding
 from impls.processor.handle import Handle, TimeMode
 from impls.processor.kept import History
 from impls.processor.keys import KeyCodec
 from impls.processor.output import Frames, Rows, check_event_times, json_of, rows_per_frame
 from impls.processor.rows import row_maker
 from impls.processor.scope import Scope
+from impls.store import naming
 from impls.store.buffered import Buffered
 
 _Key = tuple[int, bytes]
-_FAMILIES = (encoding.VALUE, encoding.LIST, encoding.ITEM, encoding.MAP)
+_FAMILIES = (naming.VALUE, naming.LIST, naming.ITEM, naming.MAP)
 
 
 @dataclass(frozen=True)
@@ -201,12 +201,13 @@ class Life:
         bins = {bin_ for bin_, _ in groups} - self._cleared if self._handle.deleted else ()
         self._cleared.update(bins)
         for bin_ in sorted(bins):
-            for head in (family + encoding.label_part(name) for name in self._handle.deleted for family in _FAMILIES):
-                self.entries.delete_all(bin_, head, encoding.after(head))
+            for head in (family + naming.label_part(name) for name in self._handle.deleted for family in _FAMILIES):
+                self.entries.delete_all(bin_, head, naming.after(head))
 
     def _due(self, bin_: int, until: int) -> Iterator[tuple[int, int, bytes]]:
-        for name, value in self.entries.scan(bin_, encoding.TIMER, encoding.TIMER + encoding.time_bytes(until + 1)):
-            yield encoding.time_of(name[1:]), bin_, value or name[11:]
+        for name, value in self.entries.scan(bin_, *naming.timers_until(until)):
+            time, key = naming.timer_of(name, value)
+            yield time, bin_, key
 
     def _rows(self, table: pa.Table, groups: dict[_Key, list[int]]) -> Iterator[tuple[Any, Iterator[Any]]]:
         program, make = self.program, row_maker(self.program.names)

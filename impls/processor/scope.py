@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from pyspark.errors import PySparkRuntimeError
 
-from impls.processor import encoding
+from impls.store import naming
 from impls.store.buffered import Buffered
 
 _NO_KEY = "[STATE_STORE_UNSUPPORTED_OPERATION] There is no grouping key here: state is for handleInputRows and timers."
@@ -27,11 +27,11 @@ class Scope:
 
     def expect(self, keys: Iterable[tuple[int, bytes]]) -> None:
         """Says which keys, each with its bin, are to come: the first read of a variable reads it for all of them."""
-        self._places, self._loaded = [(bin_, encoding.key_part(key)) for bin_, key in keys], set()
+        self._places, self._loaded = [(bin_, naming.key_part(key)) for bin_, key in keys], set()
 
     def at(self, bin_: int, key: bytes) -> None:
         """Makes a key the one at work."""
-        self.bin, self.key, self._part = bin_, key, encoding.key_part(key)
+        self.bin, self.key, self._part = bin_, key, naming.key_part(key)
 
     def name(self, head: bytes) -> bytes:
         """Returns the name of the key's entry, given its beginning."""
@@ -52,7 +52,7 @@ class Scope:
 
     def names(self, head: bytes) -> list[bytes]:
         """Returns the names, ascending, of the entries of the key's bin that begin with `head`."""
-        return [name for name, _ in self.entries.scan(self.bin, head, encoding.after(head))]
+        return [name for name, _ in self.entries.scan(self.bin, head, naming.after(head))]
 
     def put(self, name: bytes, value: bytes | None) -> None:
         """Writes an entry of the key; None deletes it."""
@@ -62,7 +62,7 @@ class Scope:
         """Puts the expiry of an entry at a time, None for none, instead of `before`, None where there was none."""
         if due != before:
             if before is not None:
-                self.put(encoding.expiry_name(before, entry), None)
+                self.put(naming.expiry_name(before, entry), None)
             if due is not None:
-                self.put(encoding.expiry_name(due, entry), b"")
+                self.put(naming.expiry_name(due, entry), b"")
             self.timed.add(self.bin)

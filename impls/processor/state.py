@@ -9,18 +9,18 @@ from typing import Any, TypeVar
 
 from pyspark.errors import PySparkRuntimeError
 
-from impls.processor import encoding
-from impls.processor.encoding import Variable, list_head, with_expiry
+from impls.processor.encoding import Variable, with_expiry
 from impls.processor.keys import KeyCodec
 from impls.processor.rows import StateRowCodec
 from impls.processor.scope import Scope
+from impls.store import naming
 
 _T = TypeVar("_T")
 _EXPIRES, _NOTED = slice(0, 8), slice(8, 16)
 
 
 def _noted(old: bytes | None) -> int | None:
-    return None if old is None else encoding.time_of(old[_NOTED])
+    return None if old is None else naming.time_of(old[_NOTED])
 
 
 _LONG = 1 << 63
@@ -67,7 +67,7 @@ class _Rows:
         """Returns the row of what is stored, None where that is nothing or has expired."""
         if raw is None or not self._ttl:
             return raw
-        return None if encoding.time_of(raw[_EXPIRES]) <= self._scope.now else raw[16 if noted else 8 :]
+        return None if naming.time_of(raw[_EXPIRES]) <= self._scope.now else raw[16 if noted else 8 :]
 
     def _store(self, name: bytes, row: bytes, old: bytes | None, front: bytes = b"") -> None:
         """Writes a row of which `old` was stored, both without the `front` of the value."""
@@ -152,7 +152,7 @@ class ListClient(_Rows):
         """Deletes the list."""
         name, (first, end, noted) = self._scope.name(self._head), self._bounds()
         for index in range(first, end):
-            self._scope.put(encoding.item_name(name, index), None)
+            self._scope.put(naming.item_name(name, index), None)
         if end > first:
             self._scope.note(name, due=None, before=noted)
             self._scope.put(name, None)
@@ -169,10 +169,7 @@ class ListClient(_Rows):
     def _bounds(self) -> tuple[int, int, int | None]:
         """Returns (index of the first item, index behind the last, time of the expiry)."""
         raw = self._scope.get(self._head)
-        if raw is None:
-            return 0, 0, None
-        noted = encoding.time_of(raw[12:]) if self._ttl else None
-        return int.from_bytes(raw[:6], "big"), int.from_bytes(raw[6:12], "big"), noted
+        return *naming.list_bounds(raw), naming.time_of(raw[12:]) if raw is not None and self._ttl else None
 
     def _append(self, rows: list[bytes]) -> None:
         name, (first, end, noted) = self._scope.name(self._head), self._bounds()
@@ -182,17 +179,17 @@ class ListClient(_Rows):
             rows = [with_expiry(expires, None, row) for row in rows]
             due = expires if noted is None else min(noted, expires)
             self._scope.note(name, due=due, before=noted)
-            back = encoding.time_bytes(due)
+            back = naming.time_bytes(due)
         for index, row in enumerate(rows, end):
-            self._scope.put(encoding.item_name(name, index), row)
-        self._scope.put(name, list_head(first, end + len(rows)) + back)
+            self._scope.put(naming.item_name(name, index), row)
+        self._scope.put(name, naming.list_head(first, end + len(rows)) + back)
 
     def _rows(self) -> Iterator[bytes]:
         """Yields the items that have not expired, as they are when the first is asked for."""
         name, (first, end, _) = self._scope.name(self._head), self._bounds()
         if end == first:
             return
-        low, high = encoding.item_name(name, first), encoding.item_name(name, end)
+        low, high = naming.item_name(name, first), naming.item_name(name, end)
         for _, raw in self._scope.entries.scan(self._scope.bin, low, high):
             row = self._live(raw, noted=False)
             if row is not None:
@@ -233,8 +230,8 @@ class MapClient(_Rows):
     def clear(self, _name: str) -> None:
         """Deletes all fields."""
         head = self._scope.name(self._head)
-        for name, raw in self._scope.entries.scan(self._scope.bin, head, encoding.after(head)):
-            self._remove(name, encoding.field_of(name[len(head) :], raw)[1])
+        for name, raw in self._scope.entries.scan(self._scope.bin, head, naming.after(head)):
+            self._remove(name, naming.field_of(name[len(head) :], raw)[1])
 
     def get_key_value_pair(self, _name: str, iterator_id: str) -> tuple[tuple[Any, ...], tuple[Any, ...], bool]:
         """Returns the next field of an iterator, which begins with its first call, and that it may not be the last."""
@@ -248,7 +245,7 @@ class MapClient(_Rows):
 
     def _stored(self, key: Any) -> tuple[bytes, bytes, bytes | None]:
         """Returns (name, what the value begins with, the rest of it) of a field."""
-        part, front = encoding.field_part(self._keys.encode(key))
+        part, front = naming.field_part(self._keys.encode(key))
         name = self._scope.name(self._head) + part
         raw = self._scope.entries.get(self._scope.bin, name)
         return name, front, None if raw is None else raw[len(front) :]
@@ -256,8 +253,8 @@ class MapClient(_Rows):
     def _fields(self) -> Iterator[tuple[bytes, bytes]]:
         """Yields (key, row) of the fields that have not expired, as they are when the first is asked for."""
         head = self._scope.name(self._head)
-        for name, raw in self._scope.entries.scan(self._scope.bin, head, encoding.after(head)):
-            key, stored = encoding.field_of(name[len(head) :], raw)
+        for name, raw in self._scope.entries.scan(self._scope.bin, head, naming.after(head)):
+            key, stored = naming.field_of(name[len(head) :], raw)
             row = self._live(stored)
             if row is not None:
                 yield key, row

@@ -58,7 +58,7 @@ class Topics:
 
     Attributes:
         readings: the Kafka sources, in the order of the plan.
-        numbers: of topics, by the name that `name_of` gives; those of a pattern when they have been read.
+        numbers: of topics, by topic and place among the sources; those of a pattern when they have been read.
         ids: by topic, the broker's id of it.
         former: numbers of topics that were made anew since; they never come again.
     """
@@ -76,11 +76,11 @@ class Topics:
     def names(self, topic: str, readings: Sequence[Reading] | None = None) -> list[str]:
         """Returns the topic's names in those of some sources, of all by default, that can read it."""
         chosen = self.readings if readings is None else readings
-        return [name_of(topic, reading.place) for reading in chosen if reading.may_read(topic)]
+        return [_name_of(topic, reading.place) for reading in chosen if reading.may_read(topic)]
 
     def numbers_of(self, topic: str) -> set[int]:
         """Returns the numbers that a topic has in all sources, and those that it has had where a pattern found it."""
-        names = [name_of(topic, reading.place) for reading in self.readings]
+        names = [_name_of(topic, reading.place) for reading in self.readings]
         return {number for name in names for number in (self.number(name), hashed(name))}
 
     def number(self, name: str) -> int:
@@ -112,15 +112,15 @@ class Topics:
         return f"if(partition < {most}, shiftleft({number}, {PARTITION_BITS}) + partition, {refused})"
 
     def _listed_sql(self, reading: Reading) -> str:
-        numbers = {topic: self.number(name_of(topic, reading.place)) for topic in reading.topics or ()}
+        numbers = {topic: self.number(_name_of(topic, reading.place)) for topic in reading.topics or ()}
         if len(numbers) == 1:
             return f"{next(iter(numbers.values()))}L"
         return _cases(numbers)
 
     def _pattern_sql(self, reading: Reading) -> str:
-        any_ = f"(xxhash64(concat(topic, '{name_of('', reading.place)}')) & {_HASHED - 1}L) | {_HASHED}L"
+        any_ = f"(xxhash64(concat(topic, '{_name_of('', reading.place)}')) & {_HASHED - 1}L) | {_HASHED}L"
         topics = {_topic_of(name) for name in self.numbers}
-        own = {topic: n for topic in topics if (n := self.numbers.get(name_of(topic, reading.place))) is not None}
+        own = {topic: n for topic in topics if (n := self.numbers.get(_name_of(topic, reading.place))) is not None}
         return _cases(own, any_) if own else any_
 
     def numbered(self) -> "Topics":
@@ -128,7 +128,7 @@ class Topics:
         numbers = dict(self.numbers)
         for reading in self.readings:
             for topic in reading.topics or ():
-                numbers.setdefault(name_of(topic, reading.place), _next(numbers, self.former))
+                numbers.setdefault(_name_of(topic, reading.place), _next(numbers, self.former))
         return replace(self, numbers=numbers)
 
     def having_read(self, topics: Iterable[str], ids: Mapping[str, str]) -> "Topics":
@@ -136,7 +136,7 @@ class Topics:
 
         One that a pattern has found, in whatever source, keeps its number when it is named at a later start.
         """
-        names = [name_of(topic, reading.place) for topic in topics for reading in self.readings]
+        names = [_name_of(topic, reading.place) for topic in topics for reading in self.readings]
         numbers = {**{name: hashed(name) for name in names}, **self.numbers}
         return replace(self, numbers=numbers, ids={**ids, **self.ids})
 
@@ -200,7 +200,7 @@ class Topics:
         replace_bytes(folder / _FILE, json.dumps(data, indent=1).encode(), fsync=fsync)
 
 
-def name_of(topic: str, place: int) -> str:
+def _name_of(topic: str, place: int) -> str:
     """Returns the name of a topic in one source; `#` cannot be in a topic's own."""
     return f"{topic}#{place}" if place else topic
 

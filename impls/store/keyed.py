@@ -1,8 +1,8 @@
 """Keyed state for operators with event time: values, lists, maps and timers, all of them entries of a bin.
 
-As entries they move, are logged, snapshotted and recovered with their bin. Timers are entries whose key begins with the
-big-endian time, so that the due ones are one range; the earliest timer of each bin stands in a table of its own, so
-that an epoch looks at one compact range of the worker's store and not at every bin (`BinState.bins_with_timers`).
+As entries they move, are logged, snapshotted and recovered with their bin; `impls.store.naming` says which there are.
+The earliest timer of each bin stands in a table of its own, so that an epoch looks at one compact range of the worker's
+store and not at every bin (`BinState.bins_with_timers`).
 """
 
 import heapq
@@ -10,43 +10,16 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from impls.errors import UsageError
 from impls.protocol.eventtime import Merge, Partial
+from impls.store import naming
 from impls.store.buffered import ABSENT, Buffered
 from impls.store.hashing import hash_bytes
 from impls.store.state import BinState
 
-KEY_MAX = 400  # longer keys would be stored as hashes, and a timer gives its key back
-_TIMER, _VALUE, _LIST, _MAP = b"\0", b"\1", b"\2", b"\3"
-_BIAS = 1 << 63
 
-
-def _name(family: bytes, key: bytes, name: str, sub: bytes = b"") -> bytes:
-    label = name.encode()
-    if len(key) + len(label) + len(sub) > KEY_MAX:
-        raise UsageError(f"A key of state is longer than {KEY_MAX} bytes: {key[:20]!r}...; shorten it.")
-    return b"".join((family, bytes([len(label)]), label, len(key).to_bytes(2, "big"), key, sub))
-
-
-def name_of(entry: bytes) -> str | None:
-    """Returns the name under which an entry's value is kept, None for a timer and the length of a list.
-
-    Of a list an item may be left out by no migration: its length would be wrong.
-    """
-    family, label = entry[:1], entry[2 : 2 + entry[1]]
-    behind = len(entry) - 4 - len(label) - int.from_bytes(entry[2 + len(label) : 4 + len(label)], "big")
-    return None if family == _TIMER or (family == _LIST and not behind) else label.decode()
-
-
-def _timer(time: int, key: bytes = b"") -> bytes:
-    if len(key) > KEY_MAX:
-        raise UsageError(f"The key of a timer is longer than {KEY_MAX} bytes: {key[:20]!r}...; shorten it.")
-    return _TIMER + (time + _BIAS).to_bytes(8, "big") + key
-
-
-def _after(prefix: bytes) -> bytes:
-    """Returns the first key behind all keys that begin with a prefix; its last byte is below 255 or the key is long."""
-    return prefix + b"\xff" * (KEY_MAX + 1)
+def variable_of(entry: bytes) -> str | None:
+    """Returns the name under which an entry's value is kept, None for a timer and the bounds of a list."""
+    return None if entry[:1] in {naming.TIMER, naming.LIST} else naming.label_of(entry)
 
 
 class Keyed:
@@ -65,6 +38,7 @@ class Keyed:
         self._entries = Buffered(state)
         self._values: dict[tuple[int, bytes], Any] = {}
         self._changed: dict[tuple[int, bytes], None] = {}  # values to encode, in order
+        self._heads: dict[tuple[bytes, str], bytes] = {}
         self._timed: set[int] = set()
         self._firing: tuple[int, int, list[bytes]] = (-1, 0, [])
         self.watermark: int | None = None
@@ -94,15 +68,20 @@ class Keyed:
             for value in (merge(values) if len(values) > 1 else values)
         ]
 
+    def _name(self, family: bytes, key: bytes, name: str) -> bytes:
+        if (head := self._heads.get((family, name))) is None:
+            head = self._heads[family, name] = family + naming.label_part(name)
+        return head + naming.key_part(key)
+
     # -- value --------------------------------------------------------------------------------------------------------
 
     def load(self, bins: Sequence[int], keys: Sequence[bytes], name: str = "") -> None:
         """Reads the values of many keys at once; reading them one by one afterwards costs nothing."""
-        self._entries.load([(b, _name(_VALUE, k, name)) for b, k in zip(bins, keys, strict=True)])
+        self._entries.load([(b, self._name(naming.VALUE, k, name)) for b, k in zip(bins, keys, strict=True)])
 
     def value(self, bin_: int, key: bytes, name: str = "") -> Any:
         """Returns a key's value, None when it has none; to change it, call set_value with it."""
-        place = (bin_, _name(_VALUE, key, name))
+        place = (bin_, self._name(naming.VALUE, key, name))
         if (value := self._values.get(place, ABSENT)) is ABSENT:
             raw = self._entries.get(*place)
             value = self._values[place] = None if raw is None else json.loads(raw)
@@ -110,7 +89,7 @@ class Keyed:
 
     def set_value(self, bin_: int, key: bytes, value: Any, name: str = "") -> None:
         """Sets a key's value; None deletes it."""
-        place = (bin_, _name(_VALUE, key, name))
+        place = (bin_, self._name(naming.VALUE, key, name))
         self._values[place] = value
         self._changed[place] = None
 
@@ -118,54 +97,68 @@ class Keyed:
 
     def append(self, bin_: int, key: bytes, item: Any, name: str = "") -> None:
         """Adds an item to the end of a key's list."""
-        head = _name(_LIST, key, name)
-        length = int.from_bytes(self._entries.get(bin_, head) or b"", "big")
-        self._entries.put(bin_, head + length.to_bytes(6, "big"), _dump(item))
-        self._entries.put(bin_, head, (length + 1).to_bytes(6, "big"))
+        head = self._name(naming.LIST, key, name)
+        first, end = naming.list_bounds(self._entries.get(bin_, head))
+        self._entries.put(bin_, naming.item_name(head, end), _dump(item))
+        self._entries.put(bin_, head, naming.list_head(first, end + 1))
 
     def items(self, bin_: int, key: bytes, name: str = "") -> list[Any]:
         """Returns a key's list, empty when it has none."""
-        head = _name(_LIST, key, name)
-        length = int.from_bytes(self._entries.get(bin_, head) or b"", "big")
-        found = self._entries.scan(bin_, head + b"\0", head + length.to_bytes(6, "big")) if length else []
-        return [json.loads(raw) for _, raw in found]
+        return [json.loads(raw) for _, raw in self._items(bin_, self._name(naming.LIST, key, name))]
 
     def clear(self, bin_: int, key: bytes, name: str = "") -> None:
         """Deletes a key's list."""
-        head = _name(_LIST, key, name)
-        self._entries.delete_all(bin_, head, _after(head))
+        head = self._name(naming.LIST, key, name)
+        for item, _ in self._items(bin_, head):
+            self._entries.put(bin_, item, None)
+        self._entries.put(bin_, head, None)
+
+    def _items(self, bin_: int, head: bytes) -> list[tuple[bytes, bytes]]:
+        first, end = naming.list_bounds(self._entries.get(bin_, head))
+        if first == end:
+            return []
+        return self._entries.scan(bin_, naming.item_name(head, first), naming.item_name(head, end))
 
     # -- map ----------------------------------------------------------------------------------------------------------
 
     def load_map(self, bins: Sequence[int], keys: Sequence[bytes], fields: Sequence[bytes], name: str = "") -> None:
         """Reads many fields of maps at once."""
-        self._entries.load([(b, _name(_MAP, k, name, f)) for b, k, f in zip(bins, keys, fields, strict=True)])
+        self._entries.load([(b, self._field(k, f, name)[0]) for b, k, f in zip(bins, keys, fields, strict=True)])
 
     def field(self, bin_: int, key: bytes, field: bytes, name: str = "") -> Any:
         """Returns a field of a key's map, None when it is not there."""
-        raw = self._entries.get(bin_, _name(_MAP, key, name, field))
-        return None if raw is None else json.loads(raw)
+        place, front = self._field(key, field, name)
+        raw = self._entries.get(bin_, place)
+        return None if raw is None else json.loads(raw[len(front) :])
 
     def set_field(self, bin_: int, key: bytes, field: bytes, value: Any, name: str = "") -> None:
         """Sets a field of a key's map; None deletes it."""
-        self._entries.put(bin_, _name(_MAP, key, name, field), None if value is None else _dump(value))
+        place, front = self._field(key, field, name)
+        self._entries.put(bin_, place, None if value is None else front + _dump(value))
 
     def fields(self, bin_: int, key: bytes, name: str = "") -> list[tuple[bytes, Any]]:
-        """Returns (field, value) of a key's map in order of the fields."""
-        head = _name(_MAP, key, name)
-        return [(found[len(head) :], json.loads(raw)) for found, raw in self._entries.scan(bin_, head, _after(head))]
+        """Returns (field, value) of a key's map in order of the fields, behind them those of more than 150 bytes."""
+        head = self._name(naming.MAP, key, name)
+        found = self._entries.scan(bin_, head, naming.after(head))
+        fields = [naming.field_of(entry[len(head) :], raw) for entry, raw in found]
+        return [(field, json.loads(raw)) for field, raw in fields]
 
     def clear_fields(self, bin_: int, key: bytes, name: str = "") -> None:
         """Deletes a key's map."""
-        head = _name(_MAP, key, name)
-        self._entries.delete_all(bin_, head, _after(head))
+        head = self._name(naming.MAP, key, name)
+        self._entries.delete_all(bin_, head, naming.after(head))
+
+    def _field(self, key: bytes, field: bytes, name: str) -> tuple[bytes, bytes]:
+        """Returns the name of a field's entry, and what its value begins with."""
+        part, front = naming.field_part(field)
+        return self._name(naming.MAP, key, name) + part, front
 
     # -- timers -------------------------------------------------------------------------------------------------------
 
     def set_timer(self, bin_: int, time: int, key: bytes) -> None:
         """Asks for `on_timer` when the watermark has reached a time; setting the same timer again changes nothing."""
-        name = _timer(time, key)
-        self._entries.put(bin_, name, b"")
+        name, value = naming.timer_name(time, key)
+        self._entries.put(bin_, name, value)
         self._timed.add(bin_)
         firing, until, heap = self._firing
         if firing == bin_ and time <= until:
@@ -173,26 +166,28 @@ class Keyed:
 
     def cancel_timer(self, bin_: int, time: int, key: bytes) -> None:
         """Takes a timer back; one that is not set is left alone."""
-        self._entries.put(bin_, _timer(time, key), None)
+        self._entries.put(bin_, naming.timer_name(time, key)[0], None)
         self._timed.add(bin_)
 
     def fire(self, bins: Iterable[int], until: int, call: Callable[[int, int, bytes], None]) -> int:
-        """Calls `call(bin, time, key)` for the timers of bins up to a time, per bin in order of (time, key).
+        """Calls `call(bin, time, key)` for the timers of bins up to a time, per bin in order of time.
 
-        Timers set meanwhile take part. Returns how many were fired.
+        Of one time shorter keys come first, and keys of one length ascending. Timers set meanwhile take part. Returns
+        how many were fired.
         """
-        due = {b: [name for name, _ in self._entries.scan(b, _TIMER, _timer(until + 1))] for b in bins}
-        self._entries.load([(b, _name(_VALUE, name[9:], "")) for b, names in due.items() for name in names])
+        due = {b: self._entries.scan(b, *naming.timers_until(until)) for b in bins}
+        keys = [(b, naming.timer_of(*timer)[1]) for b, timers in due.items() for timer in timers]
+        self.load([b for b, _ in keys], [key for _, key in keys])
         fired = 0
-        for bin_, heap in due.items():
-            self._firing = (bin_, until, heap)
+        for bin_, timers in due.items():
+            self._firing = (bin_, until, heap := [name for name, _ in timers])
             while heap:
                 name = heapq.heappop(heap)
-                if self._entries.get(bin_, name) is not None:  # else cancelled, or set twice
+                if (value := self._entries.get(bin_, name)) is not None:  # else cancelled, or set twice
                     self._entries.put(bin_, name, None)
                     self._timed.add(bin_)
                     fired += 1
-                    call(bin_, int.from_bytes(name[1:9], "big") - _BIAS, name[9:])
+                    call(bin_, *naming.timer_of(name, value))
         self._firing = (-1, 0, [])
         return fired
 
@@ -213,9 +208,7 @@ class Keyed:
         """Writes what has changed to the state."""
         self.settle()
         self._entries.flush()
-        for bin_ in sorted(self._timed):
-            first = self._state.first(bin_, _TIMER, _VALUE)
-            self._state.set_earliest_timer(bin_, None if first is None else int.from_bytes(first[1:9], "big") - _BIAS)
+        naming.note_earliest(self._state, self._timed)
         self._timed.clear()
 
     def settle(self) -> None:

@@ -17,6 +17,7 @@ from impls.operators.aggregates.rows import RowCodec, arrow_type, key_type
 from impls.operators.base import Effects, Input, Operator, RecordOperator, quoted
 from impls.operators.rowjson import Written, json_rows, zone_of
 from impls.protocol.eventtime import EventTime, whole_ms
+from impls.store.naming import EXPIRY, note_earliest, timer_name, timer_of, timers_until
 from impls.store.records import Results
 from impls.store.state import BinState
 
@@ -186,15 +187,6 @@ class Aggregate(RecordOperator):
 
 
 EVENT, END = "event_us", "window_end_us"  # columns of a record: its event time and the end of its window
-EXPIRY = b"\2"  # begins the names of expiries; those of keys begin with 0 or 1
-_PAST = b"\3"
-_BIAS = 1 << 63
-_KEY_MAX = 450  # a longer one would be stored as its hash, and an expiry gives its key back
-
-
-def expiry_name(end: int, key: bytes = b"") -> bytes:
-    """Returns the name of the entry that says when a key is forgotten: at the end of its window, µs."""
-    return EXPIRY + (end + _BIAS).to_bytes(8, "big") + key
 
 
 class WindowAggregate(Operator):
@@ -236,9 +228,12 @@ class WindowAggregate(Operator):
                 results += self._apply(records, state)
                 _note(state, records)
             for bin_ in state.bins_with_timers(one.bins, _passed(one.watermark)):
-                expired = [name for name, _ in state.scan(bin_, EXPIRY, expiry_name(_passed(one.watermark) + 1))]
-                results += self._closed(state, bin_, [name[9:] for name in expired])
-                _forget(state, bin_, expired)
+                expired = state.scan(bin_, *timers_until(_passed(one.watermark), EXPIRY))
+                keys = [timer_of(*note)[1] for note in expired]
+                results += self._closed(state, bin_, keys)
+                for name in (*keys, *(name for name, _ in expired)):
+                    state.delete(bin_, name)
+                note_earliest(state, [bin_], (EXPIRY,))
                 out.fired += len(expired)
         out.results = Results.joined(results)
         return out
@@ -264,29 +259,13 @@ def _passed(watermark: int | None) -> int:
 
 
 def _note(state: BinState, records: pa.Table) -> None:
-    """Notes when the keys of records are forgotten."""
+    """Notes when the keys of records are forgotten: an expiry of each at the end of its window, µs."""
     keys = _keys_of(records)
-    if max(map(len, keys.names)) > _KEY_MAX:
-        raise UsageError(f"The grouping key of a window is longer than {_KEY_MAX} bytes: shorten it.")
     ends = records.column(END).to_numpy()[keys.first].tolist()
-    bins, names = keys.bins.tolist(), [expiry_name(end, key) for end, key in zip(ends, keys.names, strict=True)]
-    known = state.get_many(bins, names)
-    new = [n for n, there in enumerate(known) if there is None]
+    notes = [timer_name(end, key, EXPIRY) for end, key in zip(ends, keys.names, strict=True)]
+    known = state.get_many(keys.bins.tolist(), [name for name, _ in notes])
+    new = [(bin_, *note) for bin_, note, there in zip(keys.bins.tolist(), notes, known, strict=True) if there is None]
     if new:
-        own = [bins[n] for n in new]
-        state.put_many(own, [names[n] for n in new], [b""] * len(new), [None] * len(new))
-        for bin_ in np.unique(own).tolist():
-            _note_earliest(state, bin_)
-
-
-def _note_earliest(state: BinState, bin_: int) -> None:
-    first = state.first(bin_, EXPIRY, _PAST)
-    state.set_earliest_timer(bin_, None if first is None else int.from_bytes(first[1:9], "big") - _BIAS)
-
-
-def _forget(state: BinState, bin_: int, expired: list[bytes]) -> None:
-    """Deletes keys of a bin, given by the names of their expiries."""
-    for name in expired:
-        state.delete(bin_, name[9:])
-        state.delete(bin_, name)
-    _note_earliest(state, bin_)
+        bins, names, values = zip(*new, strict=True)
+        state.put_many(bins, names, values, [None] * len(new))
+        note_earliest(state, set(bins), (EXPIRY,))

@@ -11,10 +11,10 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import types as t
 
 from impls.errors import UsageError
-from impls.processor import encoding
 from impls.processor.encoding import Encoding, Variable
 from impls.processor.keys import KeyCodec, key_sql
 from impls.processor.rows import StateRowCodec
+from impls.store import naming
 
 _TEXT = st.text(st.characters(blacklist_categories=["Cs"]), max_size=8)
 _MOMENTS = st.datetimes(dt.datetime(1971, 1, 1), dt.datetime(2200, 1, 1))  # noqa: DTZ001 - as Spark gives them
@@ -150,11 +150,11 @@ def test_what_is_no_row_of_the_schema_is_refused_as_in_spark() -> None:
 
 @given(st.binary(max_size=400), st.binary(max_size=400), st.binary(max_size=400))
 def test_no_name_of_one_key_begins_with_that_of_another(one: bytes, other: bytes, field: bytes) -> None:
-    first, second = encoding.key_part(one), encoding.key_part(other)
+    first, second = naming.key_part(one), naming.key_part(other)
     assert one == other or not first.startswith(second)
-    part, front = encoding.field_part(field)
-    assert encoding.field_of(part, front + b"row") == (field, b"row")
-    assert len(encoding.expiry_name(0, encoding.VALUE + encoding.label_part("x" * 100) + first + part)) < 480
+    part, front = naming.field_part(field)
+    assert naming.field_of(part, front + b"row") == (field, b"row")
+    assert len(naming.expiry_name(0, naming.VALUE + naming.label_part("x" * 100) + first + part)) < 480
 
 
 def test_entries_of_a_key() -> None:

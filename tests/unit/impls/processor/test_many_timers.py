@@ -7,9 +7,9 @@ from random import Random
 import pytest
 from pyspark.sql.streaming.stateful_processor_api_client import StatefulProcessorHandleState as Phase
 
-from impls.processor import encoding
 from impls.processor.handle import Handle
 from impls.processor.scope import Scope
+from impls.store import naming
 from impls.store.buffered import Buffered
 from impls.store.environment import Store
 from impls.store.state import BinState
@@ -83,5 +83,5 @@ def test_timers_are_those_that_were_set_and_not_taken_back(entries: Buffered, ke
             entries.flush()
         assert list(handle.listTimers()) == sorted(expected)
     assert list(other.listTimers()) == [7]
-    due = [name for name, _ in entries.scan(1, encoding.TIMER, encoding.AFTER_TIMERS)]
-    assert sorted(encoding.time_of(name[1:]) for name in due) == sorted([*expected, 7])
+    due = [name for name, _ in entries.scan(1, *naming.timers_until(1 << 62))]
+    assert sorted(naming.time_of(name[1:]) for name in due) == sorted([*expected, 7])

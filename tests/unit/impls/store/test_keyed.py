@@ -178,8 +178,25 @@ def test_a_damaged_timer_is_found_when_it_is_due(txn):
         keyed_of(txn).fire([3], 9, lambda *_: None)
 
 
-def test_a_key_that_is_too_long_is_refused(txn):
+@pytest.mark.parametrize("length", [0, 1, 150, 151, 5000])
+def test_keys_and_fields_of_any_length_come_back(txn, length):
+    key, other = b"k" * length, b"k" * (length + 1)
+    keyed, fired = keyed_of(txn), []
+    for one in (key, other):
+        keyed.set_timer(3, 5, one)
+        keyed.set_value(3, one, len(one))
+        keyed.append(3, one, [len(one)])
+        keyed.set_field(3, one, one, {"of": len(one)})
+    flushed(keyed)
     keyed = keyed_of(txn)
-    for use in (lambda: keyed.set_timer(3, 5, b"k" * 401), lambda: keyed.append(3, b"k" * 401, 1)):
-        with pytest.raises(UsageError, match="longer than 400 bytes"):
-            use()
+    assert keyed.fire([3], 5, lambda *timer: fired.append(timer)) == 2
+    assert sorted(fired) == [(3, 5, key), (3, 5, other)]
+    for one in (key, other):
+        assert (keyed.value(3, one), keyed.items(3, one)) == (len(one), [[len(one)]])
+        assert keyed.fields(3, one) == [(one, {"of": len(one)})]
+        assert keyed.field(3, one, one) == {"of": len(one)}
+
+
+def test_the_name_of_a_variable_that_is_too_long_is_refused(txn):
+    with pytest.raises(UsageError, match="longer than 100 bytes"):
+        keyed_of(txn).set_value(3, b"k", 1, "n" * 101)

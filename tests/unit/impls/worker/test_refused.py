@@ -233,8 +233,7 @@ def test_it_is_set_aside_and_counted_and_the_others_are_applied(made, case):
     (NoJson("state"), MANY, [1, 5, 2]),
     (NoJson("result"), MANY, [1, 5, 2]),
     (LatestNoJson(), [(b"a", 2), (b"a", 3), (b"b", 5), (b"a", 4)], [2, 4]),
-    (Latest(), [(b"a", 2), (b"k" * 401, 3), (b"a", 4)], [2, 4]),
-], ids=["one object again", "its own cause", "state", "result", "value", "long key"])  # fmt: skip
+], ids=["one object again", "its own cause", "state", "result", "value"])  # fmt: skip
 def test_what_a_record_leaves_behind_is_tried_with_it(made, operator, rows, left):
     report = made(operator, "skip").run(table(rows))
     assert report.refused == len(rows) - report.records > 0

@@ -1,0 +1,127 @@
+"""Names of a key's entries in its bin: of its value, list, map, timers and times to live.
+
+A name is a family (1 byte), the name of a state variable with its length (1 byte), the key, and what the family adds:
+the index of a list's item (6 bytes), the key of a map's field. A timer's is its time and the key, so that those that
+are due are one range. Keys of more than 150 bytes are named by their digest; where the key itself is wanted back, the
+entry's value is it, or begins with it. Times sort as bytes.
+"""
+
+import hashlib
+from collections.abc import Iterable
+
+from impls.errors import UsageError
+from impls.store.state import BinState
+
+TIMER, VALUE, LIST, MAP, EXPIRY, TIMERS, ITEM = (bytes([family]) for family in range(7))
+_AFTER = {TIMER: VALUE, EXPIRY: TIMERS}  # above all timers, above all expiries
+_KEY_MAX, _LABEL_MAX = 150, 100
+_BIAS = 1 << 63
+_DIGEST, _DIGESTED = 32, 0xFFFF
+
+
+def label_part(variable: str) -> bytes:
+    """Returns the part of a name that says whose entry it is; raises UsageError for a name of more than 100 bytes."""
+    label = variable.encode()
+    if len(label) > _LABEL_MAX:
+        raise UsageError(f"The name of the state variable {variable[:20]}... is longer than {_LABEL_MAX} bytes.")
+    return bytes([len(label)]) + label
+
+
+def label_of(name: bytes) -> str:
+    """Returns the name of the variable whose entry has a name."""
+    return name[2 : 2 + name[1]].decode()
+
+
+def key_part(key: bytes) -> bytes:
+    """Returns the part of a name for a grouping key; no other key's begins with it."""
+    if len(key) <= _KEY_MAX:
+        return len(key).to_bytes(2, "big") + key
+    return _DIGESTED.to_bytes(2, "big") + _digest(key)
+
+
+def field_part(key: bytes) -> tuple[bytes, bytes]:
+    """Returns the part of a name for the key of a map's field, and what the value begins with."""
+    if len(key) <= _KEY_MAX:
+        return b"\0" + key, b""
+    return b"\1" + _digest(key), len(key).to_bytes(4, "big") + key
+
+
+def field_of(part: bytes, value: bytes) -> tuple[bytes, bytes]:
+    """Returns (key of the field, the rest of the value) of the part of a name and a value."""
+    if part[:1] == b"\0":
+        return part[1:], value
+    end = 4 + int.from_bytes(value[:4], "big")
+    return value[4:end], value[end:]
+
+
+def rest_of(name: bytes) -> bytes:
+    """Returns what stands behind the grouping key in the name of an entry of a variable."""
+    at = 2 + name[1]
+    size = int.from_bytes(name[at : at + 2], "big")
+    return name[at + 2 + (_DIGEST if size == _DIGESTED else size) :]
+
+
+def item_name(head: bytes, index: int) -> bytes:
+    """Returns the name of a list's item; `head` is that of the list."""
+    return ITEM + head[1:] + index.to_bytes(6, "big")
+
+
+def list_head(first: int, end: int) -> bytes:
+    """Returns the value of a list's entry whose items have the indexes first..end-1."""
+    return first.to_bytes(6, "big") + end.to_bytes(6, "big")
+
+
+def list_bounds(head: bytes | None) -> tuple[int, int]:
+    """Returns (index of the first item, index behind the last) of the value of a list's entry; (0, 0) for none."""
+    return (0, 0) if head is None else (int.from_bytes(head[:6], "big"), int.from_bytes(head[6:12], "big"))
+
+
+def time_bytes(time: int) -> bytes:
+    """Returns a time such that bytes sort as times do."""
+    return (time + _BIAS).to_bytes(8, "big")
+
+
+def time_of(raw: bytes) -> int:
+    """Reads what `time_bytes` wrote."""
+    return int.from_bytes(raw[:8], "big") - _BIAS
+
+
+def timer_name(time: int, key: bytes, family: bytes = TIMER) -> tuple[bytes, bytes]:
+    """Returns (name, value) of a timer; the key is in the one or the other, see `timer_of`."""
+    return family + time_bytes(time) + key_part(key), b"" if len(key) <= _KEY_MAX else key
+
+
+def timer_of(name: bytes, value: bytes) -> tuple[int, bytes]:
+    """Returns (time, key) of a timer."""
+    return time_of(name[1:]), value or name[11:]
+
+
+def timers_until(time: int, family: bytes = TIMER) -> tuple[bytes, bytes]:
+    """Returns the range of the names of timers, or expiries, at a time or before."""
+    return family, family + time_bytes(time + 1)
+
+
+def note_earliest(state: BinState, bins: Iterable[int], families: tuple[bytes, ...] = (TIMER,)) -> None:
+    """Notes the earliest timer or expiry of bins, whose entries are stored."""
+    for bin_ in sorted(bins):
+        names = [state.first(bin_, family, _AFTER[family]) for family in families]
+        state.set_earliest_timer(bin_, min((time_of(name[1:]) for name in names if name), default=None))
+
+
+def own_timer_name(time: int, head: bytes) -> bytes:
+    """Returns the name by which a key's timers are found in order of their times; `head` is TIMERS and the key."""
+    return head + time_bytes(time)
+
+
+def expiry_name(time: int, entry: bytes) -> bytes:
+    """Returns the name of the note that an entry, or the first item of a list, is to be looked at at a time."""
+    return EXPIRY + time_bytes(time) + entry
+
+
+def after(prefix: bytes) -> bytes:
+    """Returns a name above all that begin with a prefix."""
+    return prefix + b"\xff" * 400
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.blake2b(key, digest_size=_DIGEST).digest()
