@@ -92,9 +92,9 @@ def carried(view: View, plan: EpochPlan, random: np.random.Generator) -> View:
     if plan.stop is not None:
         return replace(view, stopped=view.epoch)
     location, age, replicas = view.location.copy(), view.age + (view.age < NEVER), dict(view.replicas)
-    for bin_, worker in plan.replicas:
+    for bin_, worker in plan.copies.replicas:
         replicas[bin_, worker] = view.epoch - 1
-    for bin_, worker in plan.standbys:
+    for bin_, worker in plan.copies.standbys:
         replicas[bin_, worker] = view.epoch
     for pull in chosen(plan, view):
         location[pull.bin], age[pull.bin] = pull.target, 1

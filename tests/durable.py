@@ -16,6 +16,7 @@ from impls.durability.files import Files
 from impls.operators import HashCount, Operator
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
+from impls.protocol.replicas import Copies
 from impls.protocol.report import Report
 from impls.store.environment import store_path
 from impls.store.hashing import bin_of_hash, hash_int64
@@ -80,7 +81,7 @@ class Workers:
         for pull in pulls:
             routing[pull.bin] = pull.target
         named = {name: more.pop(name) for name in ("from_checkpoint", "on_demand", "from_replica") if name in more}
-        plan = EpochPlan(routing, tuple(pulls), replicas=tuple(more.pop("refresh", ())), **named)
+        plan = EpochPlan(routing, tuple(pulls), copies=Copies(tuple(more.pop("refresh", ()))), **named)
         workers = 1 + int(max(routing.max(), self.location.max()))
         forgotten = tuple(more.pop("forgotten", ()))
         written = WrittenPlan(self.number, 1, workers, plan, self.drops, forgotten=forgotten)

@@ -10,6 +10,7 @@ from durable import Workers
 
 from impls.protocol.order import EpochOrder
 from impls.protocol.report import Report
+from impls.protocol.seats import Seating
 from impls.store.environment import store_path
 from impls.transfer.settings import Transfer
 from impls.worker.query import QuerySpec, Task
@@ -45,8 +46,9 @@ class HostWorkers(Workers):
         return replace(super().spec, transfer=self.transfer)
 
     def order(self, *args: Any, **more: Any) -> EpochOrder:
-        places = {"homes": tuple(self.homes.items()), "servers": tuple(self.servers.items())}
-        return super().order(*args, **(places | more))
+        homes, servers = tuple(self.homes.items()), tuple(self.servers.items())
+        seating = Seating(homes=more.pop("homes", homes), servers=more.pop("servers", servers))
+        return super().order(*args, seating=seating, **more)
 
     def task(self, order: EpochOrder, worker: int, attempt: int = 0) -> Task:
         return Task(self.spec, order, worker, attempt, self.at[worker])

@@ -42,5 +42,5 @@ class InProcessExecutor:
 def _records_of(plan: EpochPlan, worker: int, batch: pa.Table) -> pa.Table:
     """Returns the records that go to a worker: those of its bins, and of bins for which it is on standby."""
     bins = batch.column("bin").to_numpy()
-    on_standby = [bin_ for bin_, at in plan.standbys if at == worker]
+    on_standby = [bin_ for bin_, at in plan.copies.standbys if at == worker]
     return batch.filter(pa.array((plan.routing[bins] == worker) | np.isin(bins, on_standby)))

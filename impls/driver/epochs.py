@@ -12,6 +12,7 @@ from impls.protocol.eventtime import Partial
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import WrittenPlan
 from impls.protocol.report import Report
+from impls.protocol.seats import Seating
 from impls.protocol.versions import Failure
 from impls.protocol.view import Observation
 
@@ -71,8 +72,7 @@ def order_of(
         snapshot=snapshot,
         moving=tuple(controller.moving.tolist()),
         check_frame=written.epoch <= first_epoch,
-        homes=tuple(sorted(controller.homes.items())),
-        hosts=controller.hosts,
+        seating=Seating(homes=tuple(sorted(controller.homes.items())), hosts=controller.hosts),
     )
 
 

@@ -13,9 +13,8 @@ from impls.protocol.changing import Bins, Changing
 from impls.protocol.events import Command, Event, MigrationBegun, MigrationDone, event_from_json
 from impls.protocol.eventtime import EventClock
 from impls.protocol.mechanism import Mechanism
-from impls.protocol.moves import Pairs
 from impls.protocol.plan import DROP_ENTRIES, Drop, EpochPlan, Pull, WrittenPlan, drops_within_budget, validate
-from impls.protocol.replicas import Replicas
+from impls.protocol.replicas import Copies, Pairs, Replicas
 from impls.protocol.versions import Change
 from impls.protocol.view import BinStatus, EpochTimes, Observation, View
 
@@ -122,15 +121,17 @@ class Controller:
             plan = self._mechanism.plan(view)
             validate(plan, view)
         elif self.observed >= 0:
-            plan, forgotten = self._replicas.at_rest(self._mechanism, self.view(epoch), plan)
+            view = self.view(epoch)
+            plan = replace(plan, copies=Copies(self._mechanism.replicas(view)))
+            plan.copies.check(view, plan.routing, ())
+            forgotten = self._replicas.unwanted((*plan.copies.replicas, *self._mechanism.standing(view)))
         now = [] if plan.stop is not None else drops_within_budget(self._drops, plan.pulls, self._drop_entries)
         drops, versions = tuple(sorted(drop.place for drop in now)), self.changing.plan(self._bins(plan))
-        moves = self._current is not None
-        workers = self._workers(plan, forgotten)
+        moves, workers = self._current is not None, self._workers(plan, forgotten)
         written = WrittenPlan(epoch, generation, workers, plan, drops, moves, versions=versions, forgotten=forgotten)
         if self.clock is not None and plan.stop is None:
-            at, watermark, merged = self.clock.at(now_ms), self.clock.watermark, self.clock.ready
-            written = replace(written, watermark=watermark, merged=merged, clock=at)
+            clock = self.clock
+            written = replace(written, watermark=clock.watermark, merged=clock.ready, clock=clock.at(now_ms))
         self._hold(written)
         return written
 
@@ -138,7 +139,7 @@ class Controller:
         """Returns what a change of the pipeline may know; what moves, or waits, does not change."""
         ready = (self.location == self.routing) & (plan.routing == self.routing) & (self.queued == 0)
         ready[[*plan.hold, *(pull.bin for pull in plan.pulls)]] = False
-        return Bins(ready, self.location, self.size, plan.stop is None and not plan.standbys)
+        return Bins(ready, self.location, self.size, plan.stop is None and not plan.copies.standbys)
 
     def adopt(self, written: WrittenPlan) -> None:
         """Takes over a plan that was written before a crash."""
@@ -288,7 +289,7 @@ class Controller:
 
     def _workers(self, plan: EpochPlan, forgotten: Pairs) -> int:
         named = [drop.worker for drop in self._drops]
-        named += [worker for _, worker in (*plan.replicas, *plan.standbys, *forgotten)]
+        named += [worker for _, worker in (*plan.copies.all, *forgotten)]
         return 1 + max(int(plan.routing.max()), int(self.location.max()), *named, 0)
 
     def _check_done(self, epoch: int) -> None:

@@ -1,7 +1,4 @@
-"""The common part of mechanisms: which bins may move in an epoch, and the plan that moves some of them.
-
-For those that copy before they move: which replicas are made or refreshed in an epoch.
-"""
+"""The common part of mechanisms: which bins may move in an epoch, and the plan that moves some of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -78,52 +75,3 @@ def _targets(view: View, bins: NDArray[Any]) -> NDArray[np.int32]:
     routing = view.routing[bins]
     targets: NDArray[np.int32] = np.where(view.location[bins] != routing, routing, view.goal[bins])
     return targets
-
-
-Pairs = tuple[tuple[int, int], ...]
-NEVER = 1 << 30
-
-
-def pairs_of(bins: NDArray[np.intp], workers: NDArray[np.int32]) -> Pairs:
-    """Returns (bin, worker) pairs of two arrays of one shape."""
-    return tuple(zip(bins.tolist(), workers.tolist(), strict=True))
-
-
-def lags(view: View, bins: NDArray[np.intp], workers: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Returns how many epochs the replica of each bin at its worker is behind, a large number for none."""
-    shown = [view.replicas.get(pair, -NEVER) for pair in pairs_of(bins, workers)]
-    return view.epoch - 1 - np.array(shown, np.int64)
-
-
-def due_replicas(
-    view: View, bins: NDArray[np.intp], workers: NDArray[np.int32], interval_epochs: int, budget_bytes: int
-) -> Pairs:
-    """Returns those of standing replicas that an epoch without a migration brings up to date.
-
-    Each has its turn once in an interval; one that is missing, or further behind, is due at once: see `within_bytes`.
-    """
-    lag = lags(view, bins, workers)
-    resting = (view.location == view.routing)[bins]
-    turn = ((view.epoch + bins) % interval_epochs == 0) & (lag > 0)
-    due = np.flatnonzero(resting & (turn | (lag > interval_epochs)))
-    return within_bytes(view, bins[due], workers[due], lag[due], budget_bytes)
-
-
-def within_bytes(
-    view: View, bins: NDArray[np.intp], workers: NDArray[np.int32], lag: NDArray[np.int64], budget_bytes: int
-) -> Pairs:
-    """Returns the (bin, worker) pairs to bring up in this epoch, in the order given.
-
-    Refreshing a replica that is there is cheap and always done; making one counts with the bin's size against the
-    budget of its worker, of which each gets at least one an epoch.
-    """
-    spent: dict[int, int] = {}
-    chosen = []
-    for bin_, worker, behind in zip(bins.tolist(), workers.tolist(), lag.tolist(), strict=True):
-        size = int(view.size[bin_])
-        if behind < NEVER:
-            chosen.append((bin_, worker))
-        elif worker not in spent or spent[worker] + size <= budget_bytes:
-            spent[worker] = spent.get(worker, 0) + size
-            chosen.append((bin_, worker))
-    return tuple(chosen)

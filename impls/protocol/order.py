@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from impls.protocol.plan import WrittenPlan
 from impls.protocol.report import Report
+from impls.protocol.seats import ONE_HOST, Seating
 from impls.protocol.versions import Code
 
 
@@ -31,10 +32,7 @@ class EpochOrder:
         snapshot: bins to snapshot at the end of the epoch.
         moving: bins that the migration under way moves (their latency is kept apart).
         check_frame: the driver has just started: each worker makes sure that its last changelog frame is there.
-        seats: on a cluster the worker of each partition of the job, -1 for none; empty where a partition is a worker.
-        homes: on a cluster (worker, host) of the environments, each where its worker ran last.
-        hosts: on a cluster the hosts for workers that own nothing; all when empty.
-        servers: (host, address) of the processes that hand out bins between hosts.
+        seating: where the workers sit on a cluster.
         codes: versions of the pipeline that the epoch may need, version 0 excepted, which the workers know.
     """
 
@@ -49,10 +47,7 @@ class EpochOrder:
     snapshot: tuple[int, ...] = ()
     moving: tuple[int, ...] = ()
     check_frame: bool = False
-    seats: tuple[int, ...] = ()
-    homes: tuple[tuple[int, str], ...] = ()
-    hosts: tuple[str, ...] = ()
-    servers: tuple[tuple[str, str], ...] = ()
+    seating: Seating = ONE_HOST
     codes: tuple[Code, ...] = ()
 
     def location_of(self, bin_: int) -> int:

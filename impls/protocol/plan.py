@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from impls.errors import InvalidPlanError
 from impls.protocol.arrays import array_of, text_of
 from impls.protocol.eventtime import EpochClock, Partial
+from impls.protocol.replicas import NO_COPIES, Copies
 from impls.protocol.versions import Versions
 from impls.protocol.view import View
 
@@ -41,8 +42,7 @@ class EpochPlan:
         background_bytes: on demand, most of the budget for bins that nothing needs yet; None for all that is left.
         on_demand: pull first what this epoch's records and queues need; False: pull everything before any record.
         hold: bins whose records are only queued in this epoch.
-        replicas: (bin, worker) pairs whose replica is brought up to the last epoch.
-        standbys: (bin, worker) pairs: the worker processes the bin too, its results are not emitted.
+        copies: replicas to bring up or to run beside their owners.
         stop: end the query (or the whole application) before this epoch and start it; the epoch is then planned again.
         from_replica: pulls take the new owner's replica of the bin and only what has changed since.
         from_checkpoint: pulls read the bins from the checkpoint folder, not from the old owners' environments.
@@ -53,8 +53,7 @@ class EpochPlan:
     budget_bytes: int | None = None
     on_demand: bool = False
     hold: tuple[int, ...] = ()
-    replicas: tuple[tuple[int, int], ...] = ()
-    standbys: tuple[tuple[int, int], ...] = ()
+    copies: Copies = NO_COPIES
     stop: Stop | None = None
     from_checkpoint: bool = False
     from_replica: bool = False
@@ -103,13 +102,14 @@ class WrittenPlan:
             del values["watermark"], values["merged"]
         routing = text_of(self.plan.routing, "<u2")
         pulls = [[pull.bin, pull.source, pull.target] for pull in self.plan.pulls]
-        return {**values, **vars(self.plan), "routing": routing, "pulls": pulls}
+        decided = {name: value for name, value in vars(self.plan).items() if name != "copies"}
+        return {**values, **decided, **vars(self.plan.copies), "routing": routing, "pulls": pulls}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "WrittenPlan":
         """Reads what `to_json` wrote."""
         decided = {field.name: data[field.name] for field in fields(EpochPlan) if field.name in data}
-        decided |= {"replicas": tuple(map(tuple, data["replicas"])), "standbys": tuple(map(tuple, data["standbys"]))}
+        decided["copies"] = Copies(*(tuple(map(tuple, data[name])) for name in ("replicas", "standbys")))
         decided["routing"] = array_of(data["routing"], "<u2").astype(np.int32)
         decided |= {"pulls": tuple(Pull(*pull) for pull in data["pulls"]), "hold": tuple(data["hold"])}
         values = {field.name: data[field.name] for field in fields(cls) if field.name in data}
@@ -190,7 +190,7 @@ def _stop(plan: EpochPlan, view: View) -> None:
         raise InvalidPlanError(f"rule stop: {plan.stop!r} is unknown")
     if view.stopped == view.epoch:
         raise InvalidPlanError(f"rule stop: the query was stopped before epoch {view.epoch} already")
-    if plan.pulls or plan.hold or plan.standbys or plan.replicas or plan.from_checkpoint:
+    if plan.pulls or plan.hold or plan.copies.all or plan.from_checkpoint:
         raise InvalidPlanError("rule stop: a plan that stops may ask for nothing else")
     _none(np.flatnonzero(plan.routing != view.routing), "stop", "is rerouted in a plan that stops")
 
@@ -221,31 +221,10 @@ def _sets(plan: EpochPlan, view: View) -> None:
     hold = np.array(plan.hold, np.int64)
     _in_range(hold, view, "hold")
     _once(hold, "hold")
-    _replicas(plan, view)
-    for rule, pairs in (("replica", plan.replicas), ("standby", plan.standbys)):
-        bins = np.array([bin_ for bin_, _ in pairs], np.int64)
-        _in_range(bins, view, rule)
-        if len(set(pairs)) != len(pairs):
-            raise InvalidPlanError(f"rule {rule}: a pair of bin and worker is named twice")
-        for bin_, worker in pairs:
-            if not 0 <= worker < view.workers:
-                raise InvalidPlanError(f"rule {rule}: bin {bin_} names worker {worker}, which does not exist")
-            if worker == plan.routing[bin_]:
-                raise InvalidPlanError(f"rule {rule}: bin {bin_} names its own owner {worker}")
-
-
-def _replicas(plan: EpochPlan, view: View) -> None:
-    """A pull from a replica needs one; a standby runs beside an owner that has the bin, and from a replica."""
+    plan.copies.check(view, plan.routing, plan.hold)
     if plan.from_replica:
         without = [pull.bin for pull in plan.pulls if (pull.bin, pull.target) not in view.replicas]
         _none(np.array(without, np.intp), "replica", "is pulled from a replica that its new owner does not have")
-    if not plan.standbys:
-        return
-    bare = [bin_ for bin_, worker in plan.standbys if (bin_, worker) not in view.replicas]
-    _none(np.array(bare, np.intp), "standby", "is processed twice by a worker without a replica of it")
-    bins = np.array([bin_ for bin_, _ in plan.standbys], np.int64)
-    away = bins[(plan.routing[bins] != view.location[bins]) | np.isin(bins, np.array(plan.hold, np.int64))]
-    _none(away, "standby", "is processed twice but not processed by its owner")
 
 
 def _in_range(bins: NDArray[np.int64], view: View, rule: str) -> None:

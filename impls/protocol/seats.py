@@ -6,11 +6,32 @@ that owns state keeps to the host where its environment is, its *home*, as long 
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from impls.errors import UsageError
+
+
+@dataclass(frozen=True)  # without slots, as EpochOrder
+class Seating:
+    """Where the workers of an epoch sit on a cluster; on one host all of it is empty.
+
+    Attributes:
+        seats: the worker of each partition of the job, -1 for none; empty where a partition is a worker.
+        homes: (worker, host) of the environments, each where its worker ran last.
+        hosts: those for workers that own nothing; all when empty.
+        servers: (host, address) of the processes that hand out bins between hosts.
+    """
+
+    seats: tuple[int, ...] = ()
+    homes: tuple[tuple[int, str], ...] = ()
+    hosts: tuple[str, ...] = ()
+    servers: tuple[tuple[str, str], ...] = ()
+
+
+ONE_HOST = Seating()
 
 
 def seat_workers(

@@ -47,8 +47,8 @@ class MicroBatchExecutor:
 
     def _route(self, batch: DataFrame, order: EpochOrder) -> DataFrame:
         plan, workers = order.written.plan, order.written.workers
-        if plan.standbys:  # their records go to two workers
-            both = batch.withColumn("worker", F.explode(workers_column("bin", plan.routing, plan.standbys)))
+        if plan.copies.standbys:  # their records go to two workers
+            both = batch.withColumn("worker", F.explode(workers_column("bin", plan.routing, plan.copies.standbys)))
             return both.repartitionById(workers, F.col("worker")).drop("worker")
         return batch.repartitionById(workers, self._column.of(plan.routing))
 
@@ -146,7 +146,8 @@ class SeatedExecutor:
         anchor = self._anchored(batch, order)
         self._seat_of = _seats_for(order, anchor, self._seat_of)
         seats = workers_of_seats(self._seat_of, len(anchor.hosts))
-        order = replace(order, seats=seats, servers=tuple(sorted(self._servers.items())))
+        seating = replace(order.seating, seats=seats, servers=tuple(sorted(self._servers.items())))
+        order = replace(order, seating=seating)
         answers = self._job.run(order, anchor.seated(self._route(batch, order, anchor)), begin)
         self._servers |= {report.host: report.server for report in answers.reports if report.server}
         return answers
@@ -157,8 +158,8 @@ class SeatedExecutor:
         It is made anew when executors have come or gone, or when workers need more rounds of slots, or fewer. In the
         first minute, while executors come one after the other, workers spread over them.
         """
-        workers, homes, owners = order.written.workers, dict(order.homes), _owners(order)
-        found, sitting = _await_executors(batch.sparkSession), (workers, order.homes, owners, bool(order.moving))
+        workers, homes, owners = order.written.workers, dict(order.seating.homes), _owners(order)
+        found, sitting = _await_executors(batch.sparkSession), (workers, homes, owners, bool(order.moving))
         if self._anchor is None or found != self._executors:
             self._slots, self._executors = _slots(batch), found
             self._anchor = self._made(batch, -(-workers // self._slots))
@@ -184,8 +185,8 @@ class SeatedExecutor:
         """Returns the records with the name of their worker's seat, one row for each worker that processes them."""
         plan = order.written.plan
         names = np.array([anchor.names[seat] for seat in self._seat_of], np.int32)
-        if plan.standbys:
-            both = batch.withColumn("worker", F.explode(workers_column("bin", plan.routing, plan.standbys)))
+        if plan.copies.standbys:
+            both = batch.withColumn("worker", F.explode(workers_column("bin", plan.routing, plan.copies.standbys)))
             return both.withColumn(SEAT, worker_column("worker", names)).drop("worker")
         return batch.withColumn(SEAT, self._column.of(names[plan.routing]))
 
@@ -196,9 +197,9 @@ def _owners(order: EpochOrder) -> frozenset[int]:
 
 
 def _seats_for(order: EpochOrder, anchor: Anchor, before: tuple[int, ...]) -> tuple[int, ...]:
-    workers, homes, owners = order.written.workers, dict(order.homes), _owners(order)
+    workers, homes, owners = order.written.workers, dict(order.seating.homes), _owners(order)
     return seat_workers(
-        anchor.hosts, workers, homes, owners=owners, before=dict(enumerate(before)), allowed=order.hosts
+        anchor.hosts, workers, homes, owners=owners, before=dict(enumerate(before)), allowed=order.seating.hosts
     )
 
 

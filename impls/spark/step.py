@@ -112,8 +112,8 @@ def run_step(spec: QuerySpec, order: EpochOrder, batches: Iterator[pa.RecordBatc
     assert context is not None, "run_step runs inside a Spark task"
     tables = [pa.Table.from_batches([batch]) for batch in batches]
     worker, host = context.partitionId(), ""
-    if order.seats:
-        worker, host = order.seats[worker], host_name()
+    if order.seating.seats:
+        worker, host = order.seating.seats[worker], host_name()
         tables = [table for table in map(_own_rows, tables) if len(table)]
     if worker >= 0:
         yield from _answers(Task(spec, order, worker, context.attemptNumber(), host), tables)

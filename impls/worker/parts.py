@@ -66,7 +66,7 @@ def write_snapshot(task: Task, txn: lmdb.Transaction, report: Report) -> None:
 def own_records(task: Task, received: Sequence[pa.Table]) -> pa.Table | None:
     """Returns the epoch's records without those that only a replica here processes, None when there are none."""
     plan, tables = task.order.written.plan, received
-    if any(worker == task.worker for _, worker in plan.standbys):
+    if any(worker == task.worker for _, worker in plan.copies.standbys):
         tables = [t.filter(pa.array(plan.routing[t.column("bin").to_numpy()] == task.worker)) for t in tables]
     return concat(list(tables)) if tables else None
 

@@ -49,7 +49,7 @@ def copied(
     Raises CorruptStateError when the environment is lost, stale, damaged or out of reach; the bins that were yielded
     are whole. Raises StateError when it is ahead of the epoch.
     """
-    home = dict(task.order.homes).get(source, task.host)
+    home = dict(task.order.seating.homes).get(source, task.host)
     take = _here(task, source, bins, txn) if home == task.host else _there(task, source, bins, txn, home, network)
     try:
         yield from take
@@ -74,7 +74,7 @@ def _here(task: Task, source: int, bins: Sequence[int], txn: lmdb.Transaction) -
 def _there(  # noqa: PLR0917 - the task, what, where to and where from
     task: Task, source: int, bins: Sequence[int], txn: lmdb.Transaction, home: str, network: NetworkTraffic
 ) -> Iterator[int]:
-    transfer, address = task.spec.transfer, dict(task.order.servers).get(home, "")
+    transfer, address = task.spec.transfer, dict(task.order.seating.servers).get(home, "")
     if transfer is None or not address:
         raise CorruptStateError(f"Host {home} hands out no bins.")
     ticket = Ticket(task.spec.query, task.order.generation, home, task.epoch, source, tuple(bins))

@@ -44,8 +44,8 @@ def keep_replicas(task: Task, received: list[pa.Table] | None, report: Report) -
     is not to hold are deleted. `received` are the epoch's records, None where workers commit in no common order.
     """
     plan = task.order.written.plan
-    refresh = {bin_ for bin_, at in plan.replicas if at == task.worker}
-    standbys = {bin_ for bin_, at in plan.standbys if at == task.worker}
+    refresh = {bin_ for bin_, at in plan.copies.replicas if at == task.worker}
+    standbys = {bin_ for bin_, at in plan.copies.standbys if at == task.worker}
     forgets = any(at == task.worker for _, at in task.order.written.forgotten)
     if task.spec.files is None or not (refresh or standbys or forgets):
         return

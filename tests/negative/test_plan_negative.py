@@ -7,6 +7,7 @@ import pytest
 
 from impls.errors import InvalidPlanError
 from impls.protocol.plan import EpochPlan, Pull, validate
+from impls.protocol.replicas import Copies
 from impls.protocol.view import View
 
 ROUTING = np.array([0, 0, 1, 1], np.int32)
@@ -44,13 +45,16 @@ CASES = {
     "budget": (replace(GOOD, budget_bytes=-1), VIEW),
     "hold: bin 4 does not exist": (replace(GOOD, hold=(4,)), VIEW),
     "hold: bin 1 is named twice": (replace(GOOD, hold=(1, 1)), VIEW),
-    "replica: bin 1 names its own owner": (replace(GOOD, replicas=((1, 0),)), VIEW),
-    "replica: a pair of bin and worker is named twice": (replace(GOOD, replicas=((1, 2), (1, 2))), VIEW),
+    "replica: bin 1 names its own owner": (replace(GOOD, copies=Copies(((1, 0),))), VIEW),
+    "replica: a pair of bin and worker is named twice": (replace(GOOD, copies=Copies(((1, 2), (1, 2)))), VIEW),
     "replica: bin 0 is pulled from a replica": (replace(GOOD, from_replica=True), VIEW),
-    "standby: bin 1 names worker 7": (replace(GOOD, standbys=((1, 7),)), replace(VIEW, replicas={(1, 7): 0})),
-    "standby: bin 1 is processed twice by a worker without": (replace(GOOD, standbys=((1, 2),)), VIEW),
+    "standby: bin 1 names worker 7": (
+        replace(GOOD, copies=Copies(standbys=((1, 7),))),
+        replace(VIEW, replicas={(1, 7): 0}),
+    ),
+    "standby: bin 1 is processed twice by a worker without": (replace(GOOD, copies=Copies(standbys=((1, 2),))), VIEW),
     "standby: bin 0 is processed twice but not": (
-        EpochPlan(MOVED, hold=(0,), standbys=((0, 1),)),
+        EpochPlan(MOVED, hold=(0,), copies=Copies(standbys=((0, 1),))),
         replace(VIEW, replicas={(0, 1): 0}),
     ),
     "budget: -1 background": (replace(GOOD, on_demand=True, background_bytes=-1), VIEW),
@@ -80,7 +84,7 @@ def test_a_broken_rule_is_named(rule):
         (EpochPlan(MOVED, hold=(0,)), VIEW),
         (EpochPlan(MOVED, on_demand=True), VIEW),
         (EpochPlan(MOVED, (PULL,), budget_bytes=0), apart()),
-        (EpochPlan(MOVED, (PULL,), replicas=((1, 2),), standbys=((2, 0),)), replace(VIEW, replicas={(2, 0): 0})),
+        (EpochPlan(MOVED, (PULL,), copies=Copies(((1, 2),), ((2, 0),))), replace(VIEW, replicas={(2, 0): 0})),
         (replace(GOOD, from_replica=True), replace(VIEW, replicas={(0, 2): 0})),
     ],
 )

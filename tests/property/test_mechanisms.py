@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from harness.suites.conformance.bounds import bound, completes
 from impls import catalog
-from impls.protocol.moves import NEVER
 from impls.protocol.plan import EpochPlan, WrittenPlan, validate
+from impls.protocol.replicas import NEVER, Copies
 from impls.protocol.view import View
 
 pytestmark = pytest.mark.sampled(3)
@@ -52,7 +52,7 @@ def test_replicas_between_migrations_are_a_valid_plan_within_their_budget(name, 
     view = replace(view, goal=view.routing)
     options = data.draw(knobs(name))
     pairs = catalog.make(name, **options).replicas(view)
-    validate(EpochPlan(view.routing.copy(), replicas=pairs), view)
+    validate(EpochPlan(view.routing.copy(), copies=Copies(pairs)), view)
     check_copies(view, pairs, options)
 
 
@@ -75,7 +75,7 @@ def test_nothing_moves_that_is_in_place_and_what_moves_goes_where_it_must(name, 
     towards = np.where(under_way, view.routing, view.goal)
     assert all(view.location[pull.bin] != pull.target == towards[pull.bin] for pull in plan.pulls)
     assert all(plan.routing[bin_] in {view.routing[bin_], towards[bin_]} for bin_ in range(view.bins))
-    assert all(worker == towards[bin_] != view.location[bin_] for bin_, worker in plan.replicas + plan.standbys)
+    assert all(worker == towards[bin_] != view.location[bin_] for bin_, worker in plan.copies.all)
 
 
 @pytest.mark.parametrize("name", catalog.names())
@@ -93,7 +93,7 @@ def test_no_bin_has_two_owners_and_budgets_are_kept(name, data, view):
             sizes = [int(view.size[pull.bin]) for pull in pulls if pull.target == worker]
             assert sum(sizes) <= plan.budget_bytes or sum(size > 0 for size in sizes) == 1
     if "replicate_bytes" in options:
-        check_copies(view, plan.replicas, options)
+        check_copies(view, plan.copies.replicas, options)
 
 
 @pytest.mark.parametrize("name", [name for name in catalog.names() if completes(name)])
@@ -124,7 +124,7 @@ def assert_progress(view, plan, after, options):
     assert moves_left(after) <= moves_left(view)
     if moves_left(after) < moves_left(view) or not moves_left(view):
         return
-    copies = any(after.replicas[pair] > view.replicas.get(pair, -1) for pair in plan.replicas + plan.standbys)
+    copies = any(after.replicas[pair] > view.replicas.get(pair, -1) for pair in plan.copies.all)
     gap = (view.epoch - view.started) % (options.get("gap_epochs", 0) + 1) != 0
     assert plan.stop or view.queued.any() or copies or gap, "nothing is done and nothing waited for"
 
@@ -134,7 +134,7 @@ def assert_progress(view, plan, after, options):
 @settings(max_examples=60)
 def test_a_live_mechanism_moves_or_copies_in_its_first_epoch(name, view):
     plan = catalog.make(name).plan(view)
-    copies = plan.replicas + plan.standbys  # copying first is progress too
+    copies = plan.copies.all  # copying first is progress too
     assert bool(plan.pulls or copies) == bool(len(view.misplaced))
 
 

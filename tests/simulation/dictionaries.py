@@ -101,7 +101,8 @@ class Cluster:
     ) -> Observation:
         queued = {b: len(q) for w in self.workers.values() for b, q in w.queues.items() if q}
         sizes = {b: size_of(s) for w in self.workers.values() for b, s in w.bins.items()}
-        replicas = tuple((b, w, epoch - 1) for b, w in plan.replicas) + tuple((b, w, epoch) for b, w in plan.standbys)
+        replicas = tuple((b, w, epoch - 1) for b, w in plan.copies.replicas)
+        replicas += tuple((b, w, epoch) for b, w in plan.copies.standbys)
         return Observation(
             epoch, tuple(pulled), sparse({b: len(r) for b, r in arrived.items()}), sparse(queued), sparse(sizes),
             epoch_ms=epoch + 0.5, job_ms=0.25, pull_ms=float(len(pulled)), replicas=replicas,

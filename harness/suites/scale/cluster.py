@@ -187,7 +187,7 @@ class ModelCluster:
     def _copy(self, plan: EpochPlan, arrived: NDArray[np.int64], workers: int) -> tuple[NDArray[np.float64], float]:
         """Brings replicas and standbys up; returns each worker's time behind its results, and the bytes read."""
         spent = np.zeros(workers)
-        pairs = plan.replicas + plan.standbys
+        pairs = plan.copies.all
         if not pairs:
             return spent, 0.0
         named = np.array(pairs, np.int64)
@@ -195,8 +195,8 @@ class ModelCluster:
         size = np.bincount(named[:, 1], weights=behind, minlength=workers)
         spent += self._received(size / self.costs.replica_bytes_s * 1e3, size)
         spent += np.bincount(named[:, 1], minlength=workers) * self.costs.replica_bin_ms
-        if plan.standbys:
-            standbys = np.array(plan.standbys, np.int64)
+        if plan.copies.standbys:
+            standbys = np.array(plan.copies.standbys, np.int64)
             records = np.bincount(standbys[:, 1], weights=arrived[standbys[:, 0]], minlength=workers)
             spent += records * self.costs.record_us / 1e3
         return spent, float(behind.sum())
@@ -254,8 +254,8 @@ class ModelCluster:
         seen = np.flatnonzero(arrived)
         queued = np.flatnonzero(self._queued) if self._waiting else seen[:0]
         last = written.epoch
-        copied = tuple((b, w, last - 1) for b, w in written.plan.replicas)
-        copied += tuple((b, w, last) for b, w in written.plan.standbys)
+        copied = tuple((b, w, last - 1) for b, w in written.plan.copies.replicas)
+        copied += tuple((b, w, last) for b, w in written.plan.copies.standbys)
         self.replicas |= {(bin_, worker): at for bin_, worker, at in copied}
         for pair in written.forgotten:
             self.replicas.pop(pair, None)

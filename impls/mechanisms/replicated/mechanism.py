@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from impls.protocol.mechanism import Mechanism, refuse_below_one, refuse_negative
-from impls.protocol.moves import after_others, lags, movable, pull_plan, within_bytes
+from impls.protocol.moves import after_others, movable, pull_plan
 from impls.protocol.plan import EpochPlan
+from impls.protocol.replicas import Copies, lags, pairs_of, within_bytes
 from impls.protocol.view import View
 
 
@@ -43,9 +44,10 @@ class ReplicatedDataflow(Mechanism):
         if (lag == 0).all():  # a replica that only follows the changelog is always one epoch behind
             return replace(pull_plan(view, bins), from_replica=True)
         if (lag <= self.catch_up_epochs).all():
-            return replace(plan, standbys=tuple(zip(bins.tolist(), targets.tolist(), strict=True)))
+            return replace(plan, copies=Copies(standbys=pairs_of(bins, targets)))
         due = np.flatnonzero(lag > self.catch_up_epochs // 2)
-        return replace(plan, replicas=within_bytes(view, bins[due], targets[due], lag[due], self.replicate_bytes))
+        made = within_bytes(view, bins[due], targets[due], lag[due], self.replicate_bytes)
+        return replace(plan, copies=Copies(made))
 
 
 MECHANISMS = {"replicated-dataflow": ReplicatedDataflow}

@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from impls.errors import UsageError
 from impls.protocol.mechanism import Mechanism, refuse_below_one
-from impls.protocol.moves import Pairs, after_others, due_replicas, lags, movable, pairs_of, pull_plan, within_bytes
+from impls.protocol.moves import after_others, movable, pull_plan
 from impls.protocol.plan import EpochPlan
+from impls.protocol.replicas import Copies, Pairs, due_replicas, lags, pairs_of, within_bytes
 from impls.protocol.view import View
 
 
@@ -62,7 +63,7 @@ class Rhino(Mechanism):
             return replace(pull_plan(view, bins), from_replica=True)
         due = lag > self.interval_epochs // 2
         copies = within_bytes(view, bins[due], targets[due], lag[due], self.replicate_bytes)
-        return replace(pull_plan(view, bins[:0]), replicas=copies)
+        return replace(pull_plan(view, bins[:0]), copies=Copies(copies))
 
 
 MECHANISMS = {"rhino": Rhino}

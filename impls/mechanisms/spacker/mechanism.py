@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from impls.errors import UsageError
 from impls.protocol.mechanism import Mechanism, refuse_below_one, refuse_negative, refuse_unless_share
-from impls.protocol.moves import Pairs, after_others, due_replicas, hottest_first, movable, pairs_of, pull_plan
+from impls.protocol.moves import after_others, hottest_first, movable, pull_plan
 from impls.protocol.plan import EpochPlan
+from impls.protocol.replicas import Pairs, due_replicas, pairs_of
 from impls.protocol.view import View
 
 _GOLDEN = 2_654_435_761  # its multiples modulo 2^32 are spread evenly (Knuth, volume 3, 6.4)

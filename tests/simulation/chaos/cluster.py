@@ -115,7 +115,7 @@ class Cluster:
         On hosts a task is a seat: `anchor` has the host of each, and `seat_of` that to which a worker's records go.
         """
         self.haunted |= {(order.written.epoch, zombie.worker) for zombie in self.zombies}
-        tasks = [task for task, worker in enumerate(order.seats or range(order.written.workers)) if worker >= 0]
+        tasks = [task for task, worker in enumerate(order.seating.seats or range(order.written.workers)) if worker >= 0]
         stage = self._stage = Stage(spec, order, batch, self._random.sample(tasks, len(tasks)), anchor, seat_of)
         try:
             while len(stage.rows) < len(tasks):

@@ -55,6 +55,6 @@ class Hosts:
         """Returns where Spark runs a task: at its seat, elsewhere when that is lost or, now and then, without need."""
         host = seat if seat in self.reached and self._random.random() >= self._p.wander else ""
         host = host or self._random.choice(self.reached)
-        if host != dict(order.homes).get(worker, host):
+        if host != dict(order.seating.homes).get(worker, host):
             self.moved.add((order.written.epoch, worker))
         return host

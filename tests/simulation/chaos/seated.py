@@ -35,7 +35,7 @@ class SeatedSimulation:
         workers, clock = order.written.workers, self.cluster.clock
         begin = clock.perf_counter()
         owners = set(range(workers)) - set(order.fresh)
-        homes, before = dict(order.homes), dict(enumerate(self._seat_of))
+        homes, before = dict(order.seating.homes), dict(enumerate(self._seat_of))
         if self.on.executors != self._executors:
             self._make(-(-workers // self.on.slots))
             self._executors = self.on.executors
@@ -43,11 +43,12 @@ class SeatedSimulation:
         if needed > self._rounds or (needed < self._rounds and not order.moving):
             self._make(needed)
         self._seat_of = seats.seat_workers(
-            self._anchor, workers, homes, owners=owners, before=before, allowed=order.hosts
+            self._anchor, workers, homes, owners=owners, before=before, allowed=order.seating.hosts
         )
         taken = seats.workers_of_seats(self._seat_of, len(self._anchor))
         check_seats(self._anchor, taken, owners, homes, workers)
-        order = replace(order, seats=taken, servers=tuple(sorted(self._servers.items())))
+        seating = replace(order.seating, seats=taken, servers=tuple(sorted(self._servers.items())))
+        order = replace(order, seating=seating)
         rows = self.cluster.run(self.spec, order, batch, self._anchor, self._seat_of)
         self._servers |= {report.host: report.server for report, _ in rows if report.server}
         return Answers.of(rows, build_ms=1e-3, job_ms=(clock.next_look() - begin) * 1e3)

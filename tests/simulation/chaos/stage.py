@@ -54,7 +54,7 @@ class Stage:
 
     def worker_of(self, task: int) -> int:
         """Returns the worker whose task it is: a partition is a seat, where there are seats."""
-        return self.order.seats[task] if self.order.seats else task
+        return self.order.seating.seats[task] if self.order.seating.seats else task
 
     def gets_records(self, task: int) -> bool:
         """Returns whether its worker's records go to a task."""

@@ -32,7 +32,7 @@ class Batch:
 
         A batch holds records of either kind, as an executor sends a record to its owner and to every standby.
         """
-        on_standby = {bin_ for bin_, at in plan.standbys if at == worker}
+        on_standby = {bin_ for bin_, at in plan.copies.standbys if at == worker}
         mine = [i for i, bin_ in enumerate(self.bins) if plan.routing[bin_] == worker or bin_ in on_standby]
         random.shuffle(mine)
         cut = random.randint(0, len(mine))

@@ -30,9 +30,9 @@ class Query:
             written = WrittenPlan.from_json(json.loads(json.dumps(self.controller.plan(self.epoch, 1).to_json())))
             plan = written.plan
             assert all(worker < written.workers for _, worker in written.forgotten)
-            assert not {*written.forgotten} & {*plan.replicas, *plan.standbys}
-            copied = [(bin_, at, self.epoch - 1) for bin_, at in plan.replicas]
-            copied += [(bin_, at, self.epoch) for bin_, at in plan.standbys]
+            assert not {*written.forgotten} & {*plan.copies.all}
+            copied = [(bin_, at, self.epoch - 1) for bin_, at in plan.copies.replicas]
+            copied += [(bin_, at, self.epoch) for bin_, at in plan.copies.standbys]
             self.disks = (self.disks - {*written.forgotten}) | {(bin_, at) for bin_, at, _ in copied}
             pulled = tuple(pull.bin for pull in plan.pulls)
             sizes = np.arange(BINS, dtype=np.int32), np.full(BINS, SIZE)

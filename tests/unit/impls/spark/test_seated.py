@@ -8,6 +8,7 @@ from clocks import set_clock
 
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
+from impls.protocol.seats import Seating
 from impls.spark import executor
 from impls.spark.executor import SeatedExecutor
 
@@ -35,7 +36,7 @@ class World:
         """Runs an epoch of four workers that have state at home, and returns the numbers of seats made for it."""
         self.made.clear()
         plan = WrittenPlan(0, 1, 4, EpochPlan(np.zeros(4, np.int32)))
-        self.executor._anchored(BATCH, EpochOrder(plan, homes=tuple(enumerate(homes)), moving=moving))
+        self.executor._anchored(BATCH, EpochOrder(plan, seating=Seating(homes=tuple(enumerate(homes))), moving=moving))
         return list(self.made)
 
 

@@ -9,6 +9,7 @@ import pytest
 from impls.operators import HashCount
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
+from impls.protocol.seats import Seating
 from impls.spark import step
 from impls.spark.readiness import NAME, SEAT
 from impls.store.records import Results
@@ -34,7 +35,7 @@ def connected(monkeypatch):
 def _answers(query, seats, tmp_path):
     plan = WrittenPlan(0, 1, 1, EpochPlan(np.zeros(BINS, np.int32)))
     spec = QuerySpec(query, BINS, HashCount(), Output("", f"{query}-out", 1), str(tmp_path))
-    return list(step.run_step(spec, EpochOrder(plan, first=True, seats=seats), iter([])))
+    return list(step.run_step(spec, EpochOrder(plan, first=True, seating=Seating(seats)), iter([])))
 
 
 def test_an_empty_seat_answers_nothing_and_connects_its_process_once_for_each_query(connected, tmp_path):

@@ -16,6 +16,7 @@ from impls.errors import CorruptStateError, OperatorError, StateError
 from impls.operators import DenseCount, HashCount
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
+from impls.protocol.replicas import Copies
 from impls.protocol.report import Report
 from impls.protocol.session import Ended, Marks, NewEpoch
 from impls.realtime.blobs import Blob
@@ -87,7 +88,7 @@ def test_a_standby_names_the_record_that_it_cannot_apply_as_the_owner_does(tmp_p
     workers = replicated(tmp_path)
     workers.number += 1
     bin_, order = others_of(workers, 0)[0], workers.order()
-    written = replace(order.written, plan=replace(order.written.plan, standbys=((bin_, 0),)))
+    written = replace(order.written, plan=replace(order.written.plan, copies=Copies(standbys=((bin_, 0),))))
     one = {"bin": [bin_], "partition": [0], "offset": [9], "time": [0], "key": pa.array([None], pa.int64())}
     with pytest.raises(OperatorError, match="The record at input partition 0, offset 9 has no key"):
         keep_replicas(Task(workers.spec, replace(order, written=written), 0), [pa.table(one)], Report(0))
@@ -143,7 +144,7 @@ def test_a_full_map_of_replicas_grows_in_real_time_and_the_epoch_ends_once(turni
     turning.records(0, 8000)
     turning.epoch(0)
     turning.epoch(1)
-    turning.epoch(2, replicas=((2, 0), (3, 0)))
+    turning.epoch(2, copies=Copies(((2, 0), (3, 0))))
     turning.epoch(3)
     turning.close()
     assert turning.ended() == [[0, 1, 2, 3]] * 2
@@ -155,7 +156,7 @@ def test_a_full_map_of_replicas_grows_in_real_time_and_the_epoch_ends_once(turni
 def test_a_damaged_replica_is_not_read_again_in_the_epoch_that_has_found_the_damage(turning):
     turning.records(0, 400)
     turning.epoch(0)
-    turning.epoch(1, replicas=((3, 0),))
+    turning.epoch(1, copies=Copies(((3, 0),)))
     with Store.open(replica_path(turning.spec.state_dir, 0)) as store, store.begin() as txn:
         name, value = stored_items(txn, 3)[9]  # whoever copies looks at both ends
         txn.put(name, bytes([value[0] ^ 1]) + bytes(value[1:]))
