@@ -51,7 +51,7 @@ class CommitInput:
 
 
 def run_commit(env: Environment, task: Task, given: CommitInput, so_far: Report, *, doubtful: bool = False) -> Report:
-    """Commits, logs the frame, sends the results and counts latencies; returns what it did.
+    """Commits, logs the frame, sends the results and counts latencies; returns what it did, or the epoch that it ends.
 
     Args:
         env: the worker's environment.
@@ -75,8 +75,9 @@ def run_commit(env: Environment, task: Task, given: CommitInput, so_far: Report,
             stored = env.latencies.add(work.records, task.order.moving)
             state = add_times(env.state, given.times, given.ahead)
             if given.ends:
-                whole = whole_report(env, task, merged_report(so_far, report), given.blocked).to_json()
-                record = env.commit(txn, frame, work.results, count_times(state).next_epoch(task.epoch), report=whole)
+                whole = whole_report(env, task, merged_report(so_far, report), given.blocked)
+                after = count_times(state).next_epoch(task.epoch)
+                record = env.commit(txn, frame, work.results, after, report=whole.to_json())
             else:
                 begun = task.epoch if given.in_epoch else state.begun
                 after = keep_report(replace(state, commits=state.commits + 1, begun=begun), so_far, report)
@@ -84,6 +85,9 @@ def run_commit(env: Environment, task: Task, given: CommitInput, so_far: Report,
     except BaseException:
         txn.abort()
         raise
+    if given.ends:
+        whole.ms |= report.ms  # no other commit of the epoch has had these phases
+        report = whole
     report.outbox_bytes = len(frame.results) + stored
     env.queues = work.queues
     if work.advance is not None:
@@ -164,7 +168,7 @@ def _fault(task: Task, point: str) -> None:
 
 
 def whole_report(env: Environment, task: Task, report: Report, blocked: Collection[int]) -> Report:
-    """Returns the report of an epoch that ends: with what the worker is, has and leaves waiting.
+    """Completes the report of an epoch that ends, with what the worker is, has and leaves waiting, and returns it.
 
     Args:
         env: the worker's environment.
@@ -172,13 +176,13 @@ def whole_report(env: Environment, task: Task, report: Report, blocked: Collecti
         report: of all of its commits.
         blocked: bins of the worker that run nothing at the epoch's end: those that it has not pulled, or holds.
     """
-    whole = replace(report, pid=os.getpid(), attempt=task.attempt, host=task.host, lmdb_bytes=env.used_bytes)
+    report.pid, report.attempt, report.host, report.lmdb_bytes = os.getpid(), task.attempt, task.host, env.used_bytes
     if task.spec.operator.event_time is not None:
-        whole.event_time = replace(whole.event_time, waits=sorted(blocked))
+        report.event_time = replace(report.event_time, waits=sorted(blocked))
     if task.spec.shared is not None:  # it counts from its opening on
-        whole.cache = env.report.cache
-        whole.ms |= {name: env.report.ms[name] for name in PARTS if name in env.report.ms}
-    return whole
+        report.cache = env.report.cache
+        report.ms |= {name: env.report.ms[name] for name in PARTS if name in env.report.ms}
+    return report
 
 
 def commit_end(env: Environment, task: Task, report: Report, blocked: Collection[int]) -> Report:

@@ -123,16 +123,14 @@ class Environment:
 
         `report` is the worker's whole report of the epoch, where the commit ends it.
         """
-        reports = after.report != self._stored_report
-        frame.commit = {
-            "of": self.state.commits,
-            "first": self.state.results,
-            "after": (after if reports else replace(after, report="")).to_json(),
-        }
+        reports, stored = after.report != self._stored_report, after.to_json()
+        if not reports:
+            stored.pop("report", None)
+        frame.commit = {"of": self.state.commits, "first": self.state.results, "after": stored}
         frame.results = results.packed() if results.keys else b""
         frame.report = report
         record = frame.encode()
-        write_state(txn, after, reports=reports)
+        write_state(txn, stored, after.report if reports else None)
         put_record(txn, record)
         if not self.state.commits and not report:
             put_cells(txn, self.ended_epoch, self._ended_cells)

@@ -16,7 +16,7 @@ from impls.worker.environment import Environment
 from impls.worker.parts import Cause, Untrusted, free_space
 from impls.worker.query import Task
 from impls.worker.refused import Again
-from impls.worker.reports import kept_report, merged_report
+from impls.worker.reports import merged_report, resumed_report
 from impls.worker.versions import without
 
 _REBUILT_MOST = 4  # damage may come with each of some pulls, or in what was just restored
@@ -102,7 +102,7 @@ class Held:
         if self.environment is None:
             self.doubtful = self.doubtful or (self._untrusted is not None and self._untrusted.cause in _DOUBTFUL)
             self.environment = self._opened()
-            self.report = merged_report(kept_report(self.env.state, self._worker), self.env.report)
+            self.report = resumed_report(self.env.state, self.env.report)
             self.doubtful = self.doubtful or any(cause.value in self.report.recovered for cause in _DOUBTFUL)
             if task.order.first:
                 self._report_created()

@@ -73,7 +73,8 @@ def refill(
     request = RestoreRequest(states, queues, task.worker, have, task.epoch, task.progress)
     restored = restore(source, txn, upto, request)
     if last is not None and last.commit is not None:
-        write_state(txn, _after(segment), reports=True)
+        after = _after(segment)
+        write_state(txn, after.to_json(), after.report)
         put_record(txn, last.encode())
     reports = [frame.report for frame in now if frame.report]
     if reports:

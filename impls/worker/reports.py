@@ -68,8 +68,11 @@ def merged_report(first: Report, second: Report) -> Report:
     for name, ms in second.ms.items():
         first.ms[name] = first.ms.get(name, 0.0) + ms
     first.rates = _added(first.rates, second.rates)
-    sizes = {**dict(zip(*first.sizes, strict=True)), **dict(zip(*second.sizes, strict=True))}
-    first.sizes = (list(sizes), list(sizes.values()))
+    if first.sizes[0]:
+        sizes = {**dict(zip(*first.sizes, strict=True)), **dict(zip(*second.sizes, strict=True))}
+        first.sizes = (list(sizes), list(sizes.values()))
+    else:
+        first.sizes = second.sizes
     first.queues, first.done_us = second.queues, max(first.done_us, second.done_us)
     first.outbox_bytes = max(first.outbox_bytes, second.outbox_bytes)
     first.moves = _moves(first.moves, second.moves)
@@ -84,6 +87,8 @@ def merged_report(first: Report, second: Report) -> Report:
 
 
 def _added(first: tuple[list[int], list[int]], second: tuple[list[int], list[int]]) -> tuple[list[int], list[int]]:
+    if not first[0]:
+        return second
     total = dict(zip(*first, strict=True))
     for bin_, number in zip(*second, strict=True):
         total[bin_] = total.get(bin_, 0) + number
@@ -135,6 +140,13 @@ def kept_report(state: WorkerState, worker: int) -> Report:
     """Returns the report of the epoch under way, as far as `keep_report` has kept it."""
     report = Report.from_json(state.report.encode()) if state.report else Report(worker)
     return replace(report, records=state.records, results=state.results)
+
+
+def resumed_report(state: WorkerState, opened: Report) -> Report:
+    """Returns the report of the epoch under way as far as it is kept, with what opening the environment has done."""
+    if state.report or state.records or state.results:
+        return merged_report(kept_report(state, opened.worker), opened)
+    return replace(opened, ms=dict(opened.ms))
 
 
 def merge_own_partials(report: Report, operator: Operator) -> None:

@@ -84,11 +84,11 @@ def read_state(txn: lmdb.Transaction) -> WorkerState | None:
     return state if report is None else replace(state, report=report.decode())
 
 
-def write_state(txn: lmdb.Transaction, state: WorkerState, *, reports: bool) -> None:
-    """Writes a worker's state after a commit; with `reports` also its report, which has changed."""
-    put_checked(txn, _STATE, to_text(replace(state, report="").to_json()))
-    if reports:
-        put_of_epoch(txn, _REPORT, state.epoch, state.report.encode())
+def write_state(txn: lmdb.Transaction, state: dict[str, Any], report: str | None) -> None:
+    """Writes a worker's state after a commit, as `to_json` gives it; and its report, None where that is stored."""
+    put_checked(txn, _STATE, to_text({name: value for name, value in state.items() if name != "report"}))
+    if report is not None:
+        put_of_epoch(txn, _REPORT, state["epoch"], report.encode())
 
 
 def forget_state(txn: lmdb.Transaction) -> None:

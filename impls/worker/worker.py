@@ -24,7 +24,7 @@ from impls.protocol.order import EpochOrder
 from impls.protocol.plan import Pull
 from impls.protocol.report import Report
 from impls.store.records import counts
-from impls.worker.commit import CommitInput, commit_end, earliest_timer, follow_end, run_commit, whole_report
+from impls.worker.commit import CommitInput, commit_end, earliest_timer, follow_end, run_commit
 from impls.worker.environment import Environment
 from impls.worker.held import Held
 from impls.worker.parts import Untrusted
@@ -159,11 +159,10 @@ class Worker:
         held = self._held
         done: Report = held.steadily(lambda: self._commit(given))
         held.committed()
-        held.report = merged_report(held.report, done)
+        held.report = done if ends else merged_report(held.report, done)
         if ends:
             self.pulls.pulled(pulls)
-            whole = whole_report(held.env, held.now, held.report, given.blocked)
-            self._ended = with_times(whole, held.env.state.counted), None
+            self._ended = with_times(done, held.env.state.counted), None
         return done.ms
 
     def end(self, received: Sequence[pa.Table] | None = None) -> Answer:
