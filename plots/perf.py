@@ -9,7 +9,6 @@ from plots.figure import element, rendered, save, where_measured
 
 _HUES = ("blue", "orange", "green", "vermilion", "pink", "sky", "wine", "olive")
 _TREND = {"epoch_p50_ms": "blue", "steady_p99_ms": "green", "migrating_p99_ms": "vermilion"}
-_MIB = 1 << 20
 Line = list[list[float]]
 
 
@@ -27,7 +26,7 @@ def write_figures(result: Mapping[str, Any], folder: Path) -> dict[str, list[Pat
             with theme.style():
                 figure, (axes,) = theme.grid_of(1, height=3.0, width=7.0)
                 axes.set_xscale("log")
-                _DRAWN.get(name, _growth(name))(axes, curves)
+                _DRAWN[name](axes, curves)
                 theme.legend(figure, *axes.get_legend_handles_labels())
                 path = folder / f"{part}-{name.replace(' ', '-')}.svg"
                 save(figure, _identity(result, data), path)
@@ -63,36 +62,7 @@ def _migratable(axes: Any, curves: Mapping[str, Line]) -> None:
     axes.set_ylabel("ratio, with 95 % interval")
 
 
-def _memory(axes: Any, curves: Mapping[str, Line]) -> None:
-    axes.set(title="Memory of each role", xlabel="keys")
-    _draw_lines(axes, {role: [[x, size / _MIB] for x, size in points] for role, points in curves.items()})
-    axes.set_ylabel("highest resident set, MiB")
-
-
-def _draw_lines(axes: Any, curves: Mapping[str, Line]) -> None:
-    """Draws the values known, from 0 upwards."""
-    for place, (name, points) in enumerate(curves.items()):
-        known = [(x, value) for x, value in points if value is not None]
-        axes.plot(*zip(*known, strict=True), color=theme.LIGHT[_HUES[place]], marker="o", label=name)
-    axes.set_ylim(bottom=0)
-
-
-def _growth(axis: str) -> Callable[[Any, Mapping[str, Line]], None]:
-    def draw(axes: Any, curves: Mapping[str, Line]) -> None:
-        axes.set(title=f"Times against {axis}", xlabel=axis)
-        if any(x == 0 for points in curves.values() for x, _ in points):
-            axes.set_xscale("symlog", linthresh=10)
-        _draw_lines(axes, curves)
-        axes.set_ylabel("ms")
-
-    return draw
-
-
-_DRAWN: Mapping[str, Callable[[Any, Mapping[str, Line]], None]] = {
-    "restart": _restart,
-    "migratable": _migratable,
-    "memory": _memory,
-}
+_DRAWN: Mapping[str, Callable[[Any, Mapping[str, Line]], None]] = {"restart": _restart, "migratable": _migratable}
 
 
 def draw_trend(lines: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -9,7 +9,6 @@ from harness.cli.verb import run, run_module, verb
 from harness.experiment.parameters import BENCH, PRESETS, PROBED
 from harness.options.declared import COUNT, FLAG, INTEGER, REAL, Option
 from harness.suites import options
-from harness.suites.options import DURABILITY, RECOVERY
 
 
 @verb(*BENCH, presets={**PRESETS, "standard": PRESETS["standard"] | PROBED})
@@ -108,18 +107,6 @@ def _module(c: Context, module: str, options: dict[str, Any]) -> None:
     }
     words = [name if value is True else f"{name} {shlex.quote(str(value))}" for name, value in given.items()]
     run_module(c, f"{module} {' '.join(words)}")
-
-
-@verb(*RECOVERY)
-def recovery_curve(c: Context, **given: Any) -> None:
-    """Measure how long a worker of a given size takes to be rebuilt from the checkpoint."""
-    _module(c, "harness.suites.perf.recovery", given)
-
-
-@verb(*DURABILITY)
-def durability_cost(c: Context, **given: Any) -> None:
-    """Measure what the changelog costs: the same load with durability none, process and host, interleaved."""
-    _module(c, "harness.suites.perf.durability", given)
 
 
 @verb(

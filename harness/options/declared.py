@@ -1,6 +1,5 @@
 """An option as data, said once: a task's parser and help, the checks of values and the schema come from it."""
 
-import argparse
 import dataclasses
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -187,19 +186,6 @@ def read_given(options: Iterable[Option], given: Mapping[str, Any]) -> dict[str,
         option = known[name]
         values[option.field or option.name] = option.read(text)
     return values
-
-
-def read_words(options: Iterable[Option], words: Sequence[str], about: str | None) -> dict[str, Any]:
-    """Returns the values of options by name from a command line; `--help` ends the process, as what is none does.
-
-    Raises:
-        UsageError: a bad value.
-    """
-    parser = argparse.ArgumentParser(description=(about or "").split("\n")[0])
-    for option in options:
-        parser.add_argument(option.flag, metavar=option.metavar, default=option.default, help=option.help)
-    given = vars(parser.parse_args(words))
-    return {o.name: None if given[o.name] is None else o.read(given[o.name]) for o in options}
 
 
 _NARROW, _WIDE = 80, 120  # columns of text

@@ -219,14 +219,14 @@ def start_native(
         return NativeQuery(spark, source, answers=twin, trigger=experiment.trigger, **rest)
     preload = topics[0] + _PRELOAD
     create_topics(bootstrap, {preload: PRELOAD_PARTITIONS if run.real_time else experiment.workers})
-    send_keys(spark, bootstrap, preload, experiment.keys)
+    _send_keys(spark, bootstrap, preload, experiment.keys)
     source = RecordSource(partial(read_records, spark, bootstrap, f"{topics[0]},{preload}", limit), experiment.keys)
     if run.real_time:
         return NativeRealTimeQuery(spark, source, topic=topics[0], batch=experiment.batch, **rest)
     return NativeQuery(spark, source, trigger=experiment.trigger, **rest)
 
 
-def send_keys(spark: SparkSession, bootstrap: str, topic: str, records: int, key: Column | None = None) -> None:
+def _send_keys(spark: SparkSession, bootstrap: str, topic: str, records: int, key: Column | None = None) -> None:
     """Sends records of time 0 in key-count's form; the key of each is its number, or what `key` makes of that.
 
     Args:

@@ -6,6 +6,7 @@ from typing import Any
 from harness.experiment.parameters import MICRO_BATCH, MODES, PARAMETERS, REAL_TIME, running
 from harness.lab.hosts.settings import HOSTS_MOST
 from harness.options.declared import BYTES, COUNT, FLAG, FOLDER, INTEGER, REAL, TEXT, WORKERS, Option
+from harness.suites.perf import part_names
 
 # fmt: off
 
@@ -91,7 +92,7 @@ AUTOSCALE = (
            field="cooldown"),
     Option("objective_ms", "latency that the 99th percentile is not to exceed", REAL, _CLUSTER, 1_000.0, "ms",
            subject="The objective", least=1, field="objective_ms"),
-    *running("two loads, one policy, two mechanisms, about 8 minutes"),
+    *running("two loads, one policy, two mechanisms, about 5 minutes"),
 )
 ENGINES_QUICK: dict[str, Any] = {"keys": "20k", "rate": 1_000, "duration_s": 36.0}
 ENGINES = (
@@ -108,14 +109,12 @@ ENGINES = (
         **_SEVERAL),
     _of("duration", "60 seconds"), _of("rounds", default=1), _of("seed"),
     _of("workers", "2:4", "FROM:TO of the rescale, which is taken back later"), _of("bins"), _of("batch"),
-    *running("few keys, about 8 minutes"),
+    *running("few keys, about 5 minutes"),
     Option("reference", "put table and figures into results/reference/engines", FLAG, "Output"),
 )
 PERF = (
-    Option("part", "parts, by commas: steady, rate, phases, restart, migratable, moved, growth, cluster, pulls,"
-           " processor, adopted",
-           TEXT, _WHAT, shown="all"),
-    *running("small and short: shows that every part works, about 8 minutes",
+    Option("part", f"parts, by commas: {', '.join(part_names())}", TEXT, _WHAT, shown="all"),
+    *running("small and short: shows that every part works, about 5 minutes",
              "measure anew although a result of the same code is there, or is half done"),
     Option("reference", "put the parts measured into results/reference", FLAG, "Output"),
 )
@@ -188,7 +187,7 @@ CONFORMANCE = (
 )
 SCALE = (  # defaults are those of harness.suites.scale.scenario
     _mechanism("all"), _of("option"),
-    Option("calibrate", "result folders, separated by commas, to take the costs from; pulls: those between hosts", TEXT,
+    Option("calibrate", "result folders, separated by commas, to take the costs from", TEXT,
            _WHAT, shown="simulate"),
     Option("check", "result folder to compare predictions with", FOLDER, _WHAT, shown="simulate"),
     Option("costs", "file of costs to read, or to write with --calibrate", TEXT, _WHAT, shown="those stored here"),
@@ -211,19 +210,4 @@ SCALE = (  # defaults are those of harness.suites.scale.scenario
            shown="as many as its processes can", subject="The network's bandwidth", field="net_mbps"),
     Option("net_delay_ms", "delay of each packet between hosts", REAL, _CLUSTER, 0.0, least=0, most=10_000, shown="0",
            subject="The network's delay", field="net_delay_ms"),
-)
-_WORKLOAD = Option("workload", "dense or hash", default="dense", choices=("dense", "hash"), subject="The workload")
-_ROUNDS = Option("rounds", "repetitions", COUNT, default=3, subject="The number of rounds")
-RECOVERY = (
-    _WORKLOAD,
-    Option("keys", "numbers of keys, separated by commas", default="100k,1M,4M,10M"),
-    _ROUNDS,
-)
-DURABILITY = (
-    _WORKLOAD,
-    Option("keys", "number of keys", default="4M"),
-    Option("rate", "records/s", default="10000"),
-    Option("duration", "seconds of measured load", REAL, default=30.0),
-    replace(_ROUNDS, default=5),
-    Option("output", "folder for results; the same folder again goes on where it was cut off", shown="results/"),
 )

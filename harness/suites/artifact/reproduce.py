@@ -35,7 +35,7 @@ def steps(output: Path, *, quick: bool) -> list[ReproduceStep]:
             ReproduceStep("mechanisms on key-count", 1.5, partial(run_bench, {"quick": True, "output": where})),
             ReproduceStep("number of bins", 3, partial(run_sweep, {"preset": "bins", "quick": True, "output": where})),
             ReproduceStep("NEXMark", 4, partial(run_nexmark, {"query": "q3,q4,q8", "quick": True, "output": where})),
-            ReproduceStep("performance", 10, partial(run_perf, {"quick": True, "output": where})),
+            ReproduceStep("performance", 6, partial(run_perf, {"quick": True, "output": where})),
             ReproduceStep("placement", 0, partial(run_claims, only="contiguous-ranges-move-most")),
         ]
     return [

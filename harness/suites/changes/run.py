@@ -23,7 +23,7 @@ from harness.results.entry import RunFiles, load_met
 from harness.suites.changes.cases import APPLICATION, ChangeCase, Setting
 from harness.suites.changes.site import ChangeSite
 from harness.suites.faults.site import StuckError
-from harness.suites.perf.moving import excess_ms
+from harness.suites.perf.restart import excess_ms
 from impls.errors import StateError, UsageError
 from impls.faults import CHANGE_POINTS
 

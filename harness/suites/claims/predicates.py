@@ -9,7 +9,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.files import read_json
 from harness.suites.claims.courses import flat, gap_widens, rises
 from harness.suites.claims.evidence import (
     Evidence,
@@ -195,33 +194,6 @@ def _contiguous_moves(
     return PredicateResult(moves.bins == moved and ratio >= factor * (1 - tolerance), text)
 
 
-def _cost_at_most(
-    evidence: Evidence, *, pair: str, measure: str, limit: float, tolerance: float = 0.0
-) -> PredicateResult:
-    """A ratio of `./inv durability-cost` is at most `limit` over the rounds."""
-    if evidence.said.get("exit_code") != 0 or evidence.folder is None:
-        raise NotKnown(f"the command ended with exit code {evidence.said.get('exit_code')}")
-    values = read_json(evidence.folder / "durability.json").get("ratios", {}).get(pair, {}).get(measure)
-    if not values:
-        raise NotKnown(f"durability.json has no {measure} of {pair}")
-    found = interval(values)
-    text = f"{pair}, {measure}: {found.median:.3f} ({found.low:.3f} to {found.high:.3f}, {len(values)} rounds)"
-    return PredicateResult(found.high <= limit * (1 + tolerance), text)
-
-
-def _recovered_within(
-    evidence: Evidence, *, workload: str, keys: int, limit_s: float, tolerance: float = 0.0
-) -> PredicateResult:
-    """The recovery of a worker of `keys` keys takes less than `limit_s` seconds over the rounds."""
-    points = [line for line in evidence.json_lines() if (line["workload"], line["keys"]) == (workload, keys)]
-    times = [float(point["recovery_s"]) for point in points]
-    if not times:
-        raise NotKnown(f"there is no point of {keys:,} {workload} keys")
-    found = interval(times)
-    text = f"{keys:,} {workload} keys: {found.median:.2f} s ({found.low:.2f} to {found.high:.2f}, {len(times)} rounds)"
-    return PredicateResult(found.high < limit_s * (1 + tolerance), text)
-
-
 def _in_time(evidence: Evidence, *, minutes: float, tolerance: float = 0.0) -> PredicateResult:
     """The command ended without a failure within twice the time that the documents state, `minutes`."""
     if evidence.said.get("exit_code") != 0:
@@ -262,8 +234,8 @@ def _no_violation(evidence: Evidence, *, seeds: int) -> PredicateResult:
 PREDICATES: dict[str, Predicate] = {
     predicate.__name__.removeprefix("_"): predicate
     for predicate in (
-        _all_valid, _at_least, _at_most, _below, _contiguous_moves, _cost_at_most, _in_time, _moves_nothing,
-        _no_violation, _not_slower, _recovered_within, _settles_sooner, _stays_level, bounds_kept, flat, gap_widens,
+        _all_valid, _at_least, _at_most, _below, _contiguous_moves, _in_time, _moves_nothing,
+        _no_violation, _not_slower, _settles_sooner, _stays_level, bounds_kept, flat, gap_widens,
         queries_valid, rises,
     )
 }  # fmt: skip

@@ -93,4 +93,4 @@ def _curves(intervals: dict[int, dict[str, ConfidenceInterval]]) -> dict[str, li
     }
 
 
-PART = Part("migratable", "The cost of being migratable", 9, _measure)
+PART = Part("The cost of being migratable", 9, _measure)

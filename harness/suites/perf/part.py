@@ -130,7 +130,6 @@ class PartResult:
 class Part:
     """A part of the suite: `measure(folder, scale)` measures what is not in the folder yet and returns its findings."""
 
-    name: str
     title: str
     minutes: float
     measure: Callable[[Path, Scale], PartResult]

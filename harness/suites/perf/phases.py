@@ -135,7 +135,7 @@ def _measure(folder: Path, scale: Scale) -> PartResult:
     )
 
 
-PART = Part("phases", "Where an epoch's time goes", 1.5, _measure)
+PART = Part("Where an epoch's time goes", 1.5, _measure)
 
 
 def _measure_epochs(folder: Path, settings: _Settings) -> list[EpochPhases]:

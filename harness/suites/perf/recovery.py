@@ -1,32 +1,26 @@
-"""How long the recovery of one worker takes: its environment is deleted and rebuilt by the worker core, without Spark.
+"""Part recovery: a worker's environment is deleted and rebuilt from the checkpoint, without Spark.
 
-Each point: a worker with all bins and `keys` dense or hash keys, `epochs` epochs of records with changelog and
+Each point: a worker with all bins and so many dense keys, `_EPOCHS` epochs of records with changelog and
 snapshots as in a query, then the environment is lost and the next epoch's recovery is timed.
 """
 
-import json
 import shutil
-import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from harness.options import ending, parse_number
-from harness.options.declared import read_words
-from harness.suites.options import RECOVERY
+from harness.suites.perf.part import Check, Part, PartResult, Scale, Spread, Table
 from impls.driver.keeper import Keeper
 from impls.durability.files import Files
 from impls.durability.schedule import REPLAY_EPOCHS
-from impls.operators import DenseCount, HashCount, Operator
+from impls.operators import DenseCount
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.store.environment import store_path
-from impls.store.hashing import bin_of_hash, hash_int64
 from impls.store.records import Results
 from impls.worker.attempts import run_epoch
 from impls.worker.output import Output
@@ -35,6 +29,7 @@ from impls.worker.query import QuerySpec, Task
 _BINS = 256
 _RECORDS = 500  # of an epoch
 _EPOCHS = REPLAY_EPOCHS * 3 // 2  # the log is then as long as it gets
+_BOUNDS_S, _QUICK_S = {1_000_000: 2.0, 10_000_000: 10.0}, {20_000: 2.0}  # by number of keys
 
 
 class _Nowhere(Output):
@@ -47,9 +42,8 @@ class _Nowhere(Output):
 class _Query:
     """One worker that owns everything, and the epochs it runs."""
 
-    def __init__(self, folder: Path, workload: str, keys: int):
-        self.keys = keys
-        self.operator: Operator = DenseCount(keys) if workload == "dense" else HashCount(preload=keys)
+    def __init__(self, folder: Path, keys: int):
+        self.keys, self.operator = keys, DenseCount(keys)
         self.files = Files(str(folder / "checkpoint"))
         self.sizes, self.owner = np.zeros(_BINS, np.int64), np.zeros(_BINS, np.int32)
         self.keeper = Keeper(self.files, "q", epoch=-1, generation=1, location=self.owner, sizes=self.sizes)
@@ -69,18 +63,15 @@ class _Query:
 
     def _batch(self) -> pa.Table:
         keys = self._random.integers(0, self.keys, _RECORDS)
-        bins = bin_of_hash(hash_int64(keys), _BINS)
-        if isinstance(self.operator, DenseCount):
-            bins = (keys // self.operator.per_bin(_BINS)).astype(np.int32)
-        zero = np.zeros(_RECORDS, np.int64)
+        bins, zero = keys // self.operator.per_bin(_BINS), np.zeros(_RECORDS, np.int64)
         columns = {"bin": bins.astype(np.int32), "partition": zero.astype(np.int32), "offset": zero, "time": zero}
         return pa.table({**columns, "key": keys})
 
 
-def _measure(workload: str, keys: int) -> dict[str, Any]:
-    """Returns one point of the curve: one recovery, measured in a temporary folder that is deleted."""
+def _recovery(keys: int) -> dict[str, Any]:
+    """Returns one point: one recovery, measured in a temporary folder that is deleted."""
     with tempfile.TemporaryDirectory(prefix="rescale-recovery-", ignore_cleanup_errors=True) as name:
-        query = _Query(Path(name), workload, keys)
+        query = _Query(Path(name), keys)
         query.epoch()
         start = time.perf_counter()
         for _ in range(_EPOCHS):
@@ -90,23 +81,20 @@ def _measure(workload: str, keys: int) -> dict[str, Any]:
         shutil.rmtree(store_path(Path(name) / "state", 0))
         recovery_s = query.epoch()
     return {
-        "workload": workload, "keys": keys, "state_bytes": int(query.sizes.sum()),
-        "log_bytes": sum(size for _, size in log), "frames": len(log),
-        "recovery_s": round(recovery_s, 3), "epoch_ms": round(epoch_ms, 3),
+        "state MB": int(query.sizes.sum()) / 1e6, "log MB": sum(size for _, size in log) / 1e6, "files": len(log),
+        "epoch, ms": epoch_ms, "recovery, s": recovery_s,
     }  # fmt: skip
 
 
-@ending()
-def _main(arguments: Sequence[str]) -> int:
-    """Prints the curve, one line of JSON per point; returns the exit code, 2 for bad input."""
-    options = read_words(RECOVERY, arguments, __doc__)
-    sizes = [parse_number(text, "The number of keys") for text in options["keys"].split(",")]
-    for _ in range(options["rounds"]):
-        for keys in sizes:
-            sys.stdout.write(json.dumps(_measure(options["workload"], keys)) + "\n")
-            sys.stdout.flush()
-    return 0
+def _measure(_folder: Path, scale: Scale) -> PartResult:
+    rows, checks = [], []
+    for keys, bound_s in scale.pick(_BOUNDS_S, _QUICK_S).items():
+        points = [_recovery(keys) for _ in range(scale.pick(3, 1))]
+        found = {name: Spread(tuple(float(point[name]) for point in points)) for name in points[0]}
+        rows.append([f"{keys:,}", *(spread.text(2 * (name != "files")) for name, spread in found.items())])
+        sentence = f"recovery of a worker of {keys:,} dense keys, s"
+        checks.append(Check.of(sentence, found["recovery, s"].values, bound_s, at_most=True))
+    return PartResult([Table("One worker is rebuilt", ("keys", *found), rows)], checks)
 
 
-if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1:]))
+PART = Part("Recovery from the checkpoint", 2, _measure)

@@ -1,5 +1,6 @@
 """`./inv perf`: every part of the performance suite in one result and a page, gone on with where it was cut off."""
 
+import importlib
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,19 +14,13 @@ from harness.report.terminal import table_lines
 from harness.results.entry import ENTRY_FILE
 from harness.results.place import Described, result_folder
 from harness.setup.java import ensure_jars, use_java
-from harness.suites.perf import adopted, hosts, migratable, moving, phases, pulls, steady
+from harness.suites.perf import part_names
 from harness.suites.perf.part import Part, Scale
-from harness.suites.perf.processor import process as processor
 from impls.errors import UsageError
 from plots.perf import write_figures
 
 RESULT_FILE = "perf.json"
 _FIGURES = "figures"
-
-PARTS: tuple[Part, ...] = (
-    steady.STEADY, steady.RATE, phases.PART, moving.RESTART, migratable.PART, moving.MOVED, moving.GROWTH,
-    hosts.HOSTS, pulls.PART, processor.PART, adopted.PART,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -40,14 +35,14 @@ class PerfSuite(Described):
         return {"name": "perf", "parts": list(self.parts), "quick": self.quick, "seed": 1}
 
     @property
-    def chosen(self) -> list[Part]:
-        """The parts in their order."""
-        return [part for part in PARTS if part.name in self.parts]
+    def chosen(self) -> dict[str, Part]:
+        """The parts by name."""
+        return {name: importlib.import_module(f"{__package__}.{name}").PART for name in self.parts}
 
 
 def suite_from(options: Mapping[str, Any]) -> PerfSuite:
     """Returns what `part` (all by default) and `quick` ask for; raises UsageError for an unknown part."""
-    known = [part.name for part in PARTS]
+    known = part_names()
     named = parse_names(str(options.get("part") or ""), known, "part")
     return PerfSuite(tuple(name for name in known if not named or name in named), bool(options.get("quick")))
 
@@ -61,12 +56,13 @@ def measured(suite: PerfSuite, output: Path, *, force: bool = False) -> Path:
     use_java()
     ensure_jars()
     folder = result_folder(suite, output, force=force)
-    for number, part in enumerate(suite.chosen, 1):
-        path = folder / part.name / "findings.json"
+    for number, (name, part) in enumerate(suite.chosen.items(), 1):
+        path = folder / name / "findings.json"
         if not path.exists():
             sys.stderr.write(f"part {number} of {len(suite.chosen)}: {part.title}, about {part.minutes:g} min\n")
-            findings = part.measure(folder / part.name, Scale(suite.quick))
-            write_json(path, {"title": part.title, **findings.to_json(), "busy": _busy(folder / part.name)})
+            path.parent.mkdir(exist_ok=True)
+            findings = part.measure(path.parent, Scale(suite.quick))
+            write_json(path, {"title": part.title, **findings.to_json(), "busy": _busy(path.parent)})
         result = _collected(suite, folder)
         write_json(folder / RESULT_FILE, result)
         write_tables(folder, result)
@@ -81,7 +77,7 @@ def _busy(folder: Path) -> list[str]:
 
 
 def _collected(suite: PerfSuite, folder: Path) -> dict[str, Any]:
-    found = {part.name: read_json(folder / part.name / "findings.json") for part in suite.chosen}
+    found = {name: read_json(folder / name / "findings.json") for name in suite.parts}
     return {"environment": read_json(folder / "experiment.json")["environment"], "quick": suite.quick,
             "parts": {name: data for name, data in found.items() if data}}  # fmt: skip
 
@@ -170,11 +166,11 @@ def write_tables(folder: Path, result: Mapping[str, Any], page: str = "perf.md")
 
 def joined(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the parts of two results, those of `now` where both have one; each part names where it was measured."""
-    parts = {
+    found = {
         name: {"environment": result["environment"], **part}
         for result in (before, now) for name, part in result["parts"].items()
     }  # fmt: skip
-    return {**now, "parts": {part.name: parts[part.name] for part in PARTS if part.name in parts}}
+    return {**now, "parts": {name: found[name] for name in part_names() if name in found}}
 
 
 def write_reference(result: dict[str, Any], reference: Path) -> None:

@@ -1,7 +1,7 @@
 """The simulator's costs from the files of real runs: medians, and least squares where two things add up."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,8 @@ from scipy.optimize import nnls
 
 from harness.files import read_json, read_lines
 from harness.measure.cells import read_epochs
-from harness.results.machine import describe_machine
 from harness.results.summary import validate
 from harness.suites.scale.network import COSTS, Costs
-from harness.suites.scale.pulls import PullCosts
 from impls.errors import UsageError
 
 _WORK = ("apply", "commit", "log", "send")
@@ -94,16 +92,6 @@ def calibrate(runs: Sequence[MeasuredRun], otherwise: Costs) -> Costs:
     single |= {name: otherwise.source.get(name) or unknown for name in COSTS if name not in {*costs_found, "slots"}}
     given: dict[str, Any] = {"slots": runs[0].cores, "source": {"": every, **single}, **costs_found}
     return replace(otherwise, **given)
-
-
-def with_pulls(costs: Costs, pulls: PullCosts) -> Costs:
-    """Returns costs with those of pulls between hosts as measured on this machine now."""
-    machine = describe_machine(0)
-    text = (
-        f"measured between two addresses of a machine with {machine['cores']} cores (commit {machine['commit'][:12]})"
-    )
-    found = asdict(pulls)
-    return replace(costs, source={**costs.source, **dict.fromkeys(found, text)}, **found)
 
 
 def _where(runs: Sequence[MeasuredRun]) -> str:

@@ -11,9 +11,8 @@ from harness.options import ending, parse_list
 from harness.options.declared import read_given
 from harness.report.terminal import terminal
 from harness.suites.options import SCALE
-from harness.suites.scale.calibrate import calibrate, read_runs, with_pulls
+from harness.suites.scale.calibrate import calibrate, read_runs
 from harness.suites.scale.network import DEFAULT_COSTS, Costs, read_costs, write_costs
-from harness.suites.scale.pulls import measure_pulls
 from harness.suites.scale.scenario import Compared, Scenario, at_scale, compare, errors_of, make_scenario, predict_all
 from harness.suites.scale.simulate import Prediction
 from plots.metrics import plain
@@ -24,7 +23,6 @@ _LEFT_OUT = (
 )
 _NO_HOSTS = "the network between workers beyond --bandwidth"
 _HOSTS = "what else is sent on the hosts' network, such as records and results"
-_PULLS = "pulls"  # among the folders to calibrate from
 _MIB = 1 << 20
 
 
@@ -106,11 +104,8 @@ def _check_table(rows: Sequence[Compared], title: str) -> Table:
 
 
 def _calibrate(folders: str, path: Path) -> None:
-    named, costs = parse_list(folders), read_costs(path if path.exists() else DEFAULT_COSTS)
-    if results := [Path(name) for name in named if name != _PULLS]:
-        costs = calibrate(read_runs(results, "take costs from"), costs)
-    if _PULLS in named:
-        costs = with_pulls(costs, measure_pulls())
+    before = read_costs(path if path.exists() else DEFAULT_COSTS)
+    costs = calibrate(read_runs(map(Path, parse_list(folders)), "take costs from"), before)
     write_costs(costs, path)
     terminal().print(f"{path}: {_origin(costs)}")
 

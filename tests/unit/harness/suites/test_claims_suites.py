@@ -61,28 +61,6 @@ def test_bounds_kept(tmp_path):
         kept()
 
 
-def test_cost_at_most(tmp_path):
-    write_json(tmp_path / "durability.json", {"ratios": {"process / none": {"epoch p50": [1.2, 1.05, 1.0]}}})
-    evidence = Evidence(tmp_path, {"exit_code": 0, "lines": []})
-    asked = {"pair": "process / none", "measure": "epoch p50"}
-    assert holds("cost_at_most", evidence, **asked, limit=1.2)
-    assert not holds("cost_at_most", evidence, **asked, limit=1.19), "the median is 1.05"
-    with pytest.raises(NotKnown, match="exit code 2"):
-        holds("cost_at_most", Evidence(tmp_path, {"exit_code": 2}), **asked, limit=2)
-    with pytest.raises(NotKnown, match="has no latency p50"):
-        holds("cost_at_most", evidence, pair="process / none", measure="latency p50", limit=2)
-
-
-def test_recovered_within():
-    points = [{"workload": "dense", "keys": 1_000_000, "recovery_s": seconds} for seconds in (1.0, 1.5, 9.0)]
-    evidence = Evidence(None, {"exit_code": 0, "lines": [*map(json.dumps, points), "done"]})
-    asked = {"workload": "dense", "keys": 1_000_000}
-    assert holds("recovered_within", evidence, **asked, limit_s=9.1)
-    assert not holds("recovered_within", evidence, **asked, limit_s=9.0), "the median is 1.5"
-    with pytest.raises(NotKnown, match="no point of 5 dense keys"):
-        holds("recovered_within", evidence, workload="dense", keys=5, limit_s=2)
-
-
 def test_at_least(tmp_path):
     write_experiment(tmp_path, seconds=18, rate=500, rounds=1)
     asked = {"metric": "moved_bins", "mechanisms": [BATCHED]}

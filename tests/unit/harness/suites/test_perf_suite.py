@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from harness.files import read_json, write_json
 from harness.suites.options import PERF
+from harness.suites.perf import part_names
 from harness.suites.perf.intervals import ConfidenceInterval, interval, quotient
-from harness.suites.perf.moving import excess_ms
 from harness.suites.perf.part import Check, PartResult, Spread, Table
 from harness.suites.perf.phases import LINES, EpochPhases, account, shares
-from harness.suites.perf.steady import RateProbe, Search, least_ratio, rate_ratio
-from harness.suites.perf.suite import PARTS, markdown, suite_from, write_reference, write_tables
+from harness.suites.perf.rate import RateProbe, Search, least_ratio, rate_ratio
+from harness.suites.perf.restart import excess_ms
+from harness.suites.perf.suite import markdown, run_perf, suite_from, write_reference, write_tables
 from harness.suites.perf.twin.process import EpochMark, TurnBlock, blocks_of, ratios
 from harness.suites.perf.twin.query import TurnEpoch, side_of
 from impls.errors import UsageError
@@ -169,22 +170,31 @@ def test_a_part_measured_anew_leaves_the_others_of_the_reference_as_they_are(tmp
     new = {"steady": {"title": "S", **PartResult([Table("T", ("x",), [["9"]])], [check]).to_json()}}
     write_reference({"environment": {**HERE, "commit": "d" * 40}, "quick": False, "parts": new}, tmp_path)
     stored, page = json.loads((tmp_path / "perf.json").read_text()), (tmp_path / "README.md").read_text()
-    assert list(stored["parts"]) == ["steady", "restart"]
-    assert [part["environment"]["commit"][0] for part in stored["parts"].values()] == ["d", "c"]
+    assert list(stored["parts"]) == ["restart", "steady"]
+    assert [part["environment"]["commit"][0] for part in stored["parts"].values()] == ["c", "d"]
     assert stored["parts"]["steady"]["tables"][0]["rows"] == [["9"]]
-    assert page.index("## S\n\nMeasured at commit dddddddddddd") < page.index("## R\n\nMeasured at commit cccccccccccc")
-    assert "| n: at most 0.85 | 0.5 | yes | dddddddddddd |\n| a: at most 0.85 | 0.5 | yes | cccccccccccc |" in page
+    assert page.index("## R\n\nMeasured at commit cccccccccccc") < page.index("## S\n\nMeasured at commit dddddddddddd")
+    assert "| **no** | cccccccccccc |\n| n: at most 0.85 | 0.5 | yes | dddddddddddd |" in page
     assert "host" not in json.dumps(stored)
     assert [path.name for path in (tmp_path / "figures").iterdir()] == ["restart-restart.svg"]
 
 
 def test_parts_are_chosen_by_name_in_their_own_order():
-    assert suite_from({}).parts == tuple(part.name for part in PARTS)
-    assert PERF[0].help.partition(": ")[2] == ", ".join(part.name for part in PARTS)
-    assert suite_from({"part": "growth, steady", "quick": True}).parts == ("steady", "growth")
-    with pytest.raises(UsageError, match="'speed' is unknown: use one of steady"):
+    assert suite_from({}).parts == tuple(part_names())
+    assert PERF[0].help.partition(": ")[2] == ", ".join(part_names())
+    assert all(part.minutes > 0 for part in suite_from({}).chosen.values())
+    assert suite_from({"part": "restart, steady", "quick": True}).parts == ("restart", "steady")
+    with pytest.raises(UsageError, match="'speed' is unknown: use one of durability"):
         suite_from({"part": "speed"})
     assert suite_from({"part": "steady", "quick": True}).digest() != suite_from({"part": "steady"}).digest()
+
+
+@pytest.mark.lengthy
+def test_a_part_without_a_run_is_measured_and_shown(tmp_path, capsys):
+    assert run_perf({"part": "recovery", "quick": True, "output": str(tmp_path)}) == 0
+    page, told = capsys.readouterr()
+    assert "| recovery of a worker of 20,000 dense keys, s: at most 2 |" in page
+    assert "part 1 of 1: Recovery" in told
 
 
 def test_the_account_of_an_epoch_does_not_overlap_and_leaves_little_out():

@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 from round_costs import COSTS
 
-from harness.suites.scale.calibrate import with_pulls
 from harness.suites.scale.command import run_simulate_scale
-from harness.suites.scale.network import Crossing, ModelNetwork, read_costs
-from harness.suites.scale.pulls import measure_pulls
+from harness.suites.scale.network import Crossing, ModelNetwork
 from harness.suites.scale.simulate import SimulationSetting, predict
 from impls.protocol.seats import seat_workers
 
@@ -125,11 +123,3 @@ def test_a_bad_network_gets_one_sentence(options, says, capsys):
     error = capsys.readouterr().err
     assert says in error
     assert len(error.strip().splitlines()) == 1
-
-
-@pytest.mark.lengthy
-def test_pulls_are_measured_with_a_real_server_and_stored_with_their_source(tmp_path, capsys):
-    costs = with_pulls(read_costs(), measure_pulls(rounds=2))
-    assert min(costs.net_bytes_s, costs.serve_bytes_s) > 1e6
-    assert costs.net_pull_ms + costs.net_bin_ms > 0
-    assert "measured between two addresses" in costs.source["net_bytes_s"]
