@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import types as t
-from pyspark.sql.types import StructType
 
 from impls.driver.journal import replace_bytes
 from impls.errors import ADVICE, UsageError
@@ -161,7 +160,7 @@ def check_kept(folder: Path, settings: Mapping[str, Any], variables: Mapping[str
     histories = {}
     for name, variable in variables.items():
         now = _made(variable)
-        before = _read(kept["variables"][name], now) if name in kept["variables"] else now
+        before = _read(kept["variables"][name]) if name in kept["variables"] else now
         histories[name] = _continued(before, now, variable.subject, folder)
         kept["variables"][name] = [now[0], [schema.jsonValue() for schema in histories[name].schemas], *now[2:]]
     several = {name: history for name, history in histories.items() if len(history.schemas) > 1}
@@ -206,13 +205,10 @@ def _made(variable: Variable) -> _Kept:
     return variable.kind, [variable.schema], keys, variable.ttl_ms is not None
 
 
-def _read(kept: list[Any], now: _Kept) -> _Kept:
-    """Returns what a file says of a variable; it had one schema once, as text, which Spark may have to parse."""
+def _read(kept: list[Any]) -> _Kept:
+    """Returns what a file says of a variable."""
     kind, schemas, keys, expires = kept
-    if isinstance(schemas, str):
-        (schema,) = now[1]
-        return kind, [schema if schemas == schema.simpleString() else StructType.fromDDL(schemas)], keys, expires
-    return kind, [StructType.fromJson(schema) for schema in schemas], keys, expires
+    return kind, [t.StructType.fromJson(schema) for schema in schemas], keys, expires
 
 
 def _describe(made: _Kept) -> str:

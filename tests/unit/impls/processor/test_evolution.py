@@ -1,6 +1,5 @@
 """Schemas of state that change: what is read of earlier rows, and what is refused."""
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -117,12 +116,6 @@ def test_the_checkpoint_keeps_every_schema_and_a_processor_may_come_back_to_one(
         found = kept(tmp_path, variable)
         assert (found["v"].current if found else None) == expected
     assert found["v"].schemas == (first, second)
-
-
-def test_a_checkpoint_of_before_goes_on(tmp_path):
-    earlier = {"settings": _SETTINGS, "variables": {"v": ["value", "struct<n:int>", None, False]}}
-    (tmp_path / "processor.json").write_text(json.dumps(earlier))
-    assert kept(tmp_path, value(struct(n=t.IntegerType()))[0]) == {}
 
 
 @pytest.mark.parametrize(
