@@ -42,6 +42,19 @@ def test_an_exception_of_the_users_code_is_told_with_its_line(raised, told):
     assert cause_of(JOB + WORKER.format(raised)) == f"The query failed: {told or raised.replace(chr(10), ' ')}{AT}"
 
 
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/usr/lib/python3.11/site-packages/shop/rules.py", AT),
+        ("/usr/lib/python3.11/contextlib.py", ""),  # through which our own code has raised it
+        ("/usr/lib/python3.11/site-packages/pyspark/sql/rules.py", ""),
+    ],
+)
+def test_a_line_is_told_of_an_installed_package_and_of_no_library_of_pythons(path, told):
+    raised = WORKER.replace("/home/me/rules.py", path).format("impls.errors.StateError: The file is cut off.")
+    assert cause_of(JOB + raised) == f"The query failed: The file is cut off.{told}"
+
+
 NOTE = f"handleInputRows of Rules{FOR_KEY}Row(k='a') in bin 3."
 
 
