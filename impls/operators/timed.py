@@ -14,6 +14,7 @@ from impls.operators.base import Effects, Input, Operator, RecordOperator
 from impls.operators.blame import Failures, Together
 from impls.protocol.eventtime import MAX_TIME, NO_TIME, EventClock, EventTime, Partial
 from impls.store.keyed import Keyed, variable_of
+from impls.store.naming import front_of
 from impls.store.records import Results
 from impls.store.state import BinState
 
@@ -56,8 +57,9 @@ class TimedOperator(Operator):
         name = variable_of(key)
         if name is None:
             return raw
-        value = function(json.loads(raw), name)
-        return None if value is None else json.dumps(value, separators=(",", ":")).encode()
+        front = front_of(key, raw)
+        value = function(json.loads(raw[len(front) :]), name)
+        return None if value is None else front + json.dumps(value, separators=(",", ":")).encode()
 
     def run(self, state: BinState, inputs: Sequence[Input]) -> Effects:
         """Runs inputs, oldest first."""

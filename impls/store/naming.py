@@ -54,6 +54,13 @@ def field_of(part: bytes, value: bytes) -> tuple[bytes, bytes]:
     return value[4:end], value[end:]
 
 
+def front_of(name: bytes, value: bytes) -> bytes:
+    """Returns what the value of an entry of a variable begins with; see `field_part`."""
+    if name[:1] != MAP or rest_of(name)[:1] == b"\0":
+        return b""
+    return value[: 4 + int.from_bytes(value[:4], "big")]
+
+
 def rest_of(name: bytes) -> bytes:
     """Returns what stands behind the grouping key in the name of an entry of a variable."""
     at = 2 + name[1]

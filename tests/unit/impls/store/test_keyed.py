@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from impls.errors import CorruptStateError, UsageError
+from impls.operators import KeyedProcess
+from impls.protocol.eventtime import EventTime
 from impls.store.bins import copy_bin, drop_bin, read_size, verify_items
 from impls.store.environment import Store
 from impls.store.keyed import Keyed
@@ -195,6 +197,44 @@ def test_keys_and_fields_of_any_length_come_back(txn, length):
         assert (keyed.value(3, one), keyed.items(3, one)) == (len(one), [[len(one)]])
         assert keyed.fields(3, one) == [(one, {"of": len(one)})]
         assert keyed.field(3, one, one) == {"of": len(one)}
+
+
+class Counts(KeyedProcess):
+    event_time = EventTime("at")
+    columns = ("at",)
+
+    def record(self, record, one):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("length", [1, 150, 151, 5000])
+def test_values_items_and_fields_of_any_key_are_turned_and_timers_stay(txn, length):
+    key = b"k" * length
+    keyed = keyed_of(txn)
+    keyed.set_value(3, key, 1, "v")
+    for item in (2, None, 3):
+        keyed.append(3, key, item, "l")
+    keyed.set_field(3, key, key, 4, "m")
+    keyed.set_field(3, key, b"gone", 0, "m")
+    keyed.set_timer(3, 9, key)
+    flushed(keyed)
+    seen = []
+
+    def migrate(value, name):
+        seen.append((name, value))
+        return {"was": value} if value else None
+
+    operator, state = Counts(), BinState(txn, BINS)
+    state.turn(3, 1, lambda name, raw: operator.turned(name, raw, operator, migrate))
+    state.write_sizes()
+    assert sorted(seen, key=str) == [("l", 2), ("l", 3), ("l", None), ("m", 0), ("m", 4), ("v", 1)]
+    keyed = keyed_of(txn)
+    assert keyed.value(3, key, "v") == {"was": 1}
+    assert keyed.items(3, key, "l") == [{"was": 2}, {"was": 3}], "one that is left out leaves the others in order"
+    assert keyed.fields(3, key, "m") == [(key, {"was": 4})]
+    keyed.append(3, key, "last", "l")
+    assert keyed.items(3, key, "l")[-1] == "last"
+    assert keyed._state.bins_with_timers(ALL, 9) == [3]
 
 
 def test_the_name_of_a_variable_that_is_too_long_is_refused(txn):
