@@ -80,7 +80,8 @@ def _checksum(base: Base) -> int:
     return zlib.crc32(json.dumps([base.query, base.epoch, base.controller], separators=(",", ":")).encode())
 
 
-FORMAT = 5  # up to 4 were those of version 0.1.0 and before
+FORMAT = 6
+_RELEASED = 4  # up to that one they were those of version 0.1.0 and before; 5 was of no release
 BASE_EPOCHS = 500
 BASE_BYTES = 16 << 20  # of journals; with 16,384 bins, all in use, that is 45 epochs
 _OF_OPERATOR = "operator."
@@ -258,7 +259,8 @@ def _of_another_version(folder: Path, version: object) -> str:
     found = f"The checkpoint {folder} has format {version}; this version reads {FORMAT}"
     if not isinstance(version, int) or version > FORMAT:
         return f"{found}."
-    return f"{found}: finish the query with rescale-bench 0.1.0, or start it with a new checkpoint and state folder."
+    finish = "finish the query with rescale-bench 0.1.0, or " if version <= _RELEASED else ""
+    return f"{found}: {finish}start it with a new checkpoint and state folder."
 
 
 def _more_journals(folder: Path) -> list[str]:

@@ -14,7 +14,7 @@ from impls.operators.base import Effects, Input, Operator, RecordOperator
 from impls.operators.blame import Failures, Together
 from impls.protocol.eventtime import MAX_TIME, NO_TIME, EventClock, EventTime, Partial
 from impls.store.keyed import Keyed, variable_of
-from impls.store.naming import front_of
+from impls.store.naming import VariableNameError, front_of
 from impls.store.records import Results
 from impls.store.state import BinState
 
@@ -151,7 +151,7 @@ class KeyContext:
         self.keyed.set_field(self.bin, self.key, field, value, name)
 
     def fields(self, name: str = "") -> list[tuple[bytes, Any]]:
-        """Returns (field, value) of the key's map in order of the fields."""
+        """Returns (field, value) of the key's map, see `Keyed.fields`."""
         return self.keyed.fields(self.bin, self.key, name)
 
     def clear_fields(self, name: str = "") -> None:
@@ -218,6 +218,8 @@ class KeyedProcess(TimedOperator):
                 self.record(row, KeyContext(keyed, bin_, key, time))
                 if keyed.careful:
                     keyed.settle()
+            except VariableNameError:
+                raise
             except Exception as error:
                 failures.add(place, error)
                 keyed.take_back()

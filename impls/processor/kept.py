@@ -170,8 +170,10 @@ def check_kept(folder: Path, settings: Mapping[str, Any], variables: Mapping[str
 def _parsed(path: Path, raw: bytes) -> dict[str, Any]:
     try:
         kept = json.loads(raw)
+        for variable in kept["variables"].values():
+            _read(variable)
         return {"settings": dict(kept["settings"]), "variables": dict(kept["variables"])}
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"The file {path} is damaged: {ADVICE}.") from error
 
 

@@ -31,7 +31,7 @@ class Copies:
     @property
     def all(self) -> Pairs:
         """Both."""
-        return self.replicas + self.standbys
+        return (*self.replicas, *self.standbys)
 
     def check(self, view: View, routing: NDArray[np.int32], held: tuple[int, ...]) -> None:
         """Raises InvalidPlanError that names the rule and the bin for copies that break one; see `plan.validate`.

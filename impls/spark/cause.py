@@ -12,9 +12,10 @@ _MOST = 500  # characters of an exception's text
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'\s+File "(?P<path>.+)", line (?P<line>\d+), in (?P<where>.+)')
 _OURS = r"[/\\](impls|pyspark)[/\\]|^<frozen"
-_NOT_THE_USERS = (  # a user's code may be a package that is installed, and is none of Python's own
-    re.compile(rf"{_OURS}|[/\\](site-packages|python3\.\d+)[/\\]"),
-    re.compile(rf"{_OURS}|[/\\]python3\.\d+[/\\](?!site-packages)"),
+_PYTHONS = r"[/\\]lib(64)?[/\\]python3\.\d+[/\\](?!(site|dist)-packages)"
+_NOT_THE_USERS = (  # a user's code may be a package that is installed
+    re.compile(rf"{_OURS}|{_PYTHONS}|[/\\](site|dist)-packages[/\\]"),
+    re.compile(rf"{_OURS}|{_PYTHONS}"),
 )
 _NOISE = re.compile(r"^impls\.errors\.\w+: |\s*SQLSTATE: \w+")  # beside a sentence of our own
 _ENDED, _QUERY = "terminated with exception: ", "=== Streaming Query ==="

@@ -19,11 +19,15 @@ _BIAS = 1 << 63
 _DIGEST, _DIGESTED = 32, 0xFFFF
 
 
+class VariableNameError(UsageError):
+    """The name of a state variable is too long, which no record is to blame for."""
+
+
 def label_part(variable: str) -> bytes:
-    """Returns the part of a name that says whose entry it is; raises UsageError for a name of more than 100 bytes."""
+    """Returns the part of a name that says whose entry it is; raises VariableNameError above 100 bytes."""
     label = variable.encode()
     if len(label) > _LABEL_MAX:
-        raise UsageError(f"The name of the state variable {variable[:20]}... is longer than {_LABEL_MAX} bytes.")
+        raise VariableNameError(f"The name of the state variable {variable[:20]}... is longer than {_LABEL_MAX} bytes.")
     return bytes([len(label)]) + label
 
 

@@ -86,7 +86,7 @@ def run_commit(env: Environment, task: Task, given: CommitInput, so_far: Report,
         txn.abort()
         raise
     if given.ends:
-        whole.ms |= report.ms  # no other commit of the epoch has had these phases
+        whole.ms |= report.ms | _inside(env)  # no other commit of the epoch has had these phases
         report = whole
     report.outbox_bytes = len(frame.results) + stored
     env.queues = work.queues
@@ -181,8 +181,13 @@ def whole_report(env: Environment, task: Task, report: Report, blocked: Collecti
         report.event_time = replace(report.event_time, waits=sorted(blocked))
     if task.spec.shared is not None:  # it counts from its opening on
         report.cache = env.report.cache
-        report.ms |= {name: env.report.ms[name] for name in PARTS if name in env.report.ms}
+        report.ms |= _inside(env)
     return report
+
+
+def _inside(env: Environment) -> dict[str, float]:
+    """Returns the times inside other phases, which a shared store counts."""
+    return {name: env.report.ms[name] for name in PARTS if name in env.report.ms}
 
 
 def commit_end(env: Environment, task: Task, report: Report, blocked: Collection[int]) -> Report:

@@ -3,7 +3,7 @@
 An *input* is what bins get in one commit: the watermark, what was merged for them, and records. A bin whose state is
 not here yet keeps its inputs in its queue and takes them, oldest first, when the state has come. Within an input timers
 come first. So an input need only be kept for commits in which something arrived: timers that a skipped one would have
-fired are fired by the next, before anything else happens to the bin, and in the same order of (time, key), for firing
+fired are fired by the next, before anything else happens to the bin, and in the same order, for firing
 up to w1 and then up to w2 is firing up to w2. What a bin computes therefore does not depend on when it moved.
 """
 

@@ -1,5 +1,6 @@
 """Schemas of state that change: what is read of earlier rows, and what is refused."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -104,8 +105,10 @@ def test_a_start_that_another_one_has_overtaken_writes_nothing(tmp_path):
     assert (tmp_path / "processor.json").read_bytes() == before_it
 
 
-def test_a_damaged_file_of_schemas_is_refused_with_its_name(tmp_path):
-    (tmp_path / "processor.json").write_text("")
+@pytest.mark.parametrize("variable", [None, [], ["value", "struct<n:int>", None, False], ["value", [{}], None, False]])
+def test_a_damaged_file_of_schemas_is_refused_with_its_name(tmp_path, variable):
+    text = "" if variable is None else json.dumps({"settings": _SETTINGS, "variables": {"v": variable}})
+    (tmp_path / "processor.json").write_text(text)
     with pytest.raises(UsageError, match=r"processor.json is damaged"):
         check_kept(tmp_path, _SETTINGS, {"v": value(struct(n=t.LongType()))[0]})
 

@@ -46,6 +46,8 @@ def test_an_exception_of_the_users_code_is_told_with_its_line(raised, told):
     ("path", "told"),
     [
         ("/usr/lib/python3.11/site-packages/shop/rules.py", AT),
+        ("/usr/local/lib/python3.12/dist-packages/shop/rules.py", AT),
+        ("/opt/python3.11/app/rules.py", AT),
         ("/usr/lib/python3.11/contextlib.py", ""),  # through which our own code has raised it
         ("/usr/lib/python3.11/site-packages/pyspark/sql/rules.py", ""),
     ],

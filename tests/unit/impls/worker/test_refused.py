@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from impls.durability.files import Files
-from impls.errors import CorruptStateError, OperatorError, StateError
+from impls.errors import CorruptStateError, OperatorError, StateError, UsageError
 from impls.operators import DenseCount, EventTime, HashCount, KeyedProcess, StatefulMap
 from impls.protocol.eventtime import MAX_TIME, NO_TIME, EventClock
 from impls.protocol.jsontext import to_text
@@ -341,6 +341,17 @@ class InPlace(Sums):
         if record["value"] < 0:
             raise ValueError("a negative value")
         return state, sum(state)
+
+
+class LongNamed(Latest):
+    def record(self, record, one):
+        one.set_value(record["value"], "n" * 101)
+
+
+@pytest.mark.parametrize("on_error", ["fail", "skip"])
+def test_no_record_is_to_blame_for_the_name_of_a_variable(made, on_error):
+    with pytest.raises(UsageError, match="is longer than 100 bytes"):
+        made(LongNamed(), on_error).run(table([(b"a", 1), (b"b", 2)]))
 
 
 class Touching(Latest):
