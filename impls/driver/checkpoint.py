@@ -81,7 +81,7 @@ def _checksum(base: Base) -> int:
 
 
 FORMAT = 6
-_RELEASED = 4  # up to that one they were those of version 0.1.0 and before; 5 was of no release
+_RELEASED = 4  # version 0.1.0 and those before it wrote formats up to this one; no release wrote format 5
 BASE_EPOCHS = 500
 BASE_BYTES = 16 << 20  # of journals; with 16,384 bins, all in use, that is 45 epochs
 _OF_OPERATOR = "operator."

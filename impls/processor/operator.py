@@ -31,13 +31,13 @@ def expire(entries: Buffered, bins: Iterable[int], now: int) -> None:
 
 def _expire_row(entries: Buffered, bin_: int, name: bytes, raw: bytes, *, now: int) -> None:
     """Deletes a value or a field, or notes when it is to be looked at again."""
-    part = naming.rest_of(name) if name[:1] == naming.MAP else b""
-    row = naming.field_of(part, raw)[1] if part else raw
+    front = naming.front_of(name, raw)
+    row = raw[len(front) :]
     expires = naming.time_of(row)
     if expires <= now:
         entries.put(bin_, name, None)
         return
-    entries.put(bin_, name, raw[: len(raw) - len(row)] + row[:8] + naming.time_bytes(expires) + row[16:])
+    entries.put(bin_, name, front + row[:8] + naming.time_bytes(expires) + row[16:])
     entries.put(bin_, naming.expiry_name(expires, name), b"")
 
 

@@ -60,12 +60,12 @@ def field_of(part: bytes, value: bytes) -> tuple[bytes, bytes]:
 
 def front_of(name: bytes, value: bytes) -> bytes:
     """Returns what the value of an entry of a variable begins with; see `field_part`."""
-    if name[:1] != MAP or rest_of(name)[:1] == b"\0":
+    if name[:1] != MAP or _rest_of(name)[:1] == b"\0":
         return b""
     return value[: 4 + int.from_bytes(value[:4], "big")]
 
 
-def rest_of(name: bytes) -> bytes:
+def _rest_of(name: bytes) -> bytes:
     """Returns what stands behind the grouping key in the name of an entry of a variable."""
     at = 2 + name[1]
     size = int.from_bytes(name[at : at + 2], "big")

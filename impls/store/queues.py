@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from impls.errors import CorruptStateError
 from impls.store.entries import CHECK_BYTES
-from impls.store.records import EPOCH_BYTES, Lengths, queued_records, take_parts
+from impls.store.records import EPOCH_BYTES, Lengths, part_number, queued_records, take_parts
 from impls.store.tables import QUEUE, bin_key
 
 _Part = tuple[bytes, int, int]  # name, records, bytes of the value as stored
@@ -69,7 +69,7 @@ class QueueIndex:
             parts = take_parts(txn, bin_)
             if [name for name, _ in parts] != self._names.get(bin_, []):
                 raise CorruptStateError(f"The queue of bin {bin_} is not as it was stored: the state is damaged.")
-            tables += [(int.from_bytes(stored[:EPOCH_BYTES], "big"), queued_records(stored)) for _, stored in parts]
+            tables += [(part_number(stored), queued_records(stored)) for _, stored in parts]
         return tables
 
 

@@ -111,6 +111,11 @@ Lengths = dict[int, tuple[int, int]]  # by bin: records, bytes
 EPOCH_BYTES = 6  # of the number under which a part of a queue is stored
 
 
+def part_number(stored: bytes) -> int:
+    """Returns the number of the commit that queued a part, as `put_queued` takes it."""
+    return int.from_bytes(stored[:EPOCH_BYTES], "big")
+
+
 def put_queued(txn: lmdb.Transaction, bin_: int, stored: bytes) -> None:
     """Writes a part of a queue, as `impls.worker.inputs.queue_input` returned it, behind what the bin's queue holds."""
     put_checked(txn, bin_key(QUEUE, bin_) + stored[:EPOCH_BYTES], stored[EPOCH_BYTES:])

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from impls.protocol.report import Report
-from impls.store.records import Results, put_queued, queued_records, stored_queues, take_queues
+from impls.store.records import Results, part_number, put_queued, queued_records, stored_queues, take_queues
 from impls.worker.environment import Environment
 from impls.worker.inputs import without_records
 from impls.worker.reports import forget_times, keep_report, kept_report, settle_times, with_times
@@ -34,7 +34,7 @@ def begin_batch(env: Environment, batch: int, *, resumed: bool) -> None:
     # an epoch has ended when all workers have ended it: what this one alone has ended comes again
     since = max(env.state.since, env.state.first_of(env.task.epoch))
     _keep_queued(env, queues, since)
-    doubled = {bin_: entries for bin_, entries in queues.items() if _number(entries[-1]) >= since}
+    doubled = {bin_: entries for bin_, entries in queues.items() if part_number(entries[-1]) >= since}
     if doubled or (known and forget_times(env.state) != env.state):
         _give_up(env, doubled, since)
 
@@ -47,7 +47,7 @@ def _keep_queued(env: Environment, queues: Mapping[int, Sequence[bytes]], since:
     assert env.offsets is not None, "a batch that may come again has bins that keep their offsets"
     for entries in queues.values():
         for entry in entries:
-            if _number(entry) < since:
+            if part_number(entry) < since:
                 env.offsets.keep(queued_records(entry))
 
 
@@ -57,7 +57,7 @@ def _give_up(env: Environment, queues: Mapping[int, Sequence[bytes]], since: int
     operations: list[tuple[int, bytes | None]] = []
     try:
         for bin_, entries in queues.items():
-            kept = [e if _number(e) < since else without_records(e) for e in entries]
+            kept = [e if part_number(e) < since else without_records(e) for e in entries]
             take_queues(txn, [bin_])
             operations.append((bin_, None))
             for entry in filter(None, kept):
@@ -70,7 +70,3 @@ def _give_up(env: Environment, queues: Mapping[int, Sequence[bytes]], since: int
         raise
     env.queues = env.queues.after(operations)
     env.log(frame.epoch, record)
-
-
-def _number(entry: bytes) -> int:
-    return int.from_bytes(entry[:6], "big")

@@ -51,7 +51,9 @@ class CommitInput:
 
 
 def run_commit(env: Environment, task: Task, given: CommitInput, so_far: Report, *, doubtful: bool = False) -> Report:
-    """Commits, logs the frame, sends the results and counts latencies; returns what it did, or the epoch that it ends.
+    """Commits, logs the frame, sends the results and counts latencies; returns the report.
+
+    That is the commit's, or the whole report of the epoch where the commit ends it.
 
     Args:
         env: the worker's environment.

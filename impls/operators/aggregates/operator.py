@@ -259,7 +259,10 @@ def _passed(watermark: int | None) -> int:
 
 
 def _note(state: BinState, records: pa.Table) -> None:
-    """Notes when the keys of records are forgotten: an expiry of each at the end of its window, µs."""
+    """Notes when the keys of records are forgotten: an expiry of each at the end of its window, µs.
+
+    A key's row is stored under the key itself, which begins with 0 or 1, so that no expiry has the name of one.
+    """
     keys = _keys_of(records)
     ends = records.column(END).to_numpy()[keys.first].tolist()
     notes = [timer_name(end, key, EXPIRY) for end, key in zip(ends, keys.names, strict=True)]
