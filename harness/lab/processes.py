@@ -4,20 +4,17 @@ Also the armed fault: the file that `impls.faults` looks for, and what it says w
 """
 
 import contextlib
-import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import psutil
 
-from harness.files import ROOT, JsonLines, read_lines, write_json
+from harness.files import JsonLines, read_lines, write_json
+from harness.lab.child import Child, ProcessEnd
 from impls.errors import StateError
 
 VARIABLE = "RESCALE_FAULTS"
@@ -81,78 +78,52 @@ def disturbed(folder: Path) -> bool:
     return Arming(folder / RUN_FAULT).fired(RUN_FAULT) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessEnd:
-    """How a query's process ended: its exit code, its sentence if it had one, and anything else it said."""
-
-    code: int
-    sentence: str | None = None
-    crash: str | None = None
-
-    def __str__(self) -> str:
-        return self.sentence or self.crash or f"exit code {self.code}"
-
-
 class QueryProcess:
     """start() and, when ended() says so, start() again; close() ends it and its children if they still run.
 
     Its processes are known by the fault file that they all have in their environment, also when their parent is dead.
+    What it tells is in query.out, its log is query.log.
     """
 
     def __init__(self, folder: Path, fault_file: Path, module: str = "harness.suites.faults.query"):
         self._folder, self._fault_file, self._module = folder, fault_file, module
-        self._process: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
+
+    @property
+    def child(self) -> Child:
+        """The program that was started last."""
+        assert self._child is not None, "start() comes first"
+        return self._child
 
     @property
     def pid(self) -> int:
         """Process id of the Python driver."""
-        assert self._process is not None, "start() comes first"
-        return self._process.pid
+        return self.child.pid
 
     def start(self) -> None:
-        """Starts the query's process; what it tells is in query.out, its log is query.log."""
-        self._close_input()
-        with (self._folder / "query.log").open("ab") as log, (self._folder / "query.out").open("wb") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", self._module, str(self._folder)],
-                stdin=subprocess.PIPE, stdout=output, stderr=log, cwd=ROOT, start_new_session=True,
-                env={**os.environ, VARIABLE: str(self._fault_file)},
-            )  # fmt: skip
+        """Starts the query's process; one that was there before has ended."""
+        if self._child is not None:
+            self._child.close()
+        where = {VARIABLE: str(self._fault_file)}
+        self._child = Child(self._module, self._folder, log="query.log", said="query.out", env=where)
 
     def ended(self) -> ProcessEnd | None:
         """Returns how the process ended, None while it runs."""
-        assert self._process is not None, "start() comes first"
-        code = self._process.poll()
-        return None if code is None else self._last_words(code)
+        return self.child.ended()
 
     def crash(self) -> None:
         """Kills all processes of the query and returns when they are dead."""
-        if self._process is not None:
-            self._process.kill()  # by itself too: the environment of one that is dying cannot be read
+        if self._child is not None:
+            self._child.kill()  # by itself too: the environment of one that is dying cannot be read
         kill_all(processes_of(self._fault_file))
-        if self._process is not None:
-            self._process.wait(_END_DEADLINE_S)
+        if self._child is not None:
+            self._child.wait()
 
     def close(self) -> None:
-        """Ends the process, gracefully if it can in 30 s, and every other process of the query."""
-        self._close_input()
-        if self._process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_END_DEADLINE_S)
+        """Ends the process, gracefully if it can in a minute, and every other process of the query."""
+        if self._child is not None:
+            self._child.close()
         self.crash()
-
-    def _last_words(self, code: int) -> ProcessEnd:
-        for line in reversed((self._folder / "query.out").read_text(errors="replace").splitlines()):
-            with contextlib.suppress(ValueError):
-                words: Any = json.loads(line)
-                if isinstance(words, dict):
-                    return ProcessEnd(code, words.get("error"), words.get("crash"))
-        return ProcessEnd(code)
-
-    def _close_input(self) -> None:
-        if self._process is not None and self._process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.close()
 
 
 def jvm_of(driver: int) -> int | None:

@@ -1,11 +1,10 @@
-"""How fast one processor counts records: `python -m harness.measure.speed FOLDER SECONDS`.
+"""How fast one processor counts records: the program `harness.measure.speed`, given seconds behind its folder.
 
 It does what a run's own processes do with each record: a block of the generator's is made and read, and counted in
-entries of LMDB in one transaction. It says `ready` when its state is there, begins at a line of its standard input, and
-prints a `Stretch` as JSON. The folder is a new one, and the caller's to delete.
+entries of LMDB in one transaction. It says that it has no records yet when its state is there, begins at the line `go`,
+and says a `Stretch`. The folder is a new one, and the caller's to delete.
 """
 
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from generators.keys import make_keys
 from generators.rates import make_schedule
 from generators.stream import BLOCK_RECORDS, NUMBER_BYTES, Block, Share, Stream
+from harness.lab.child import Parent, program
 from impls.operators import HashCount
 from impls.store.environment import Store
 from impls.store.hashing import bin_of_hash, hash_int64
@@ -88,11 +88,13 @@ def _keys(block: Block) -> NDArray[np.int64]:
     return np.array([int(value[:NUMBER_BYTES]) for value in block.values], np.int64)
 
 
-def _ready() -> None:
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    sys.stdin.readline()
+def _measure(folder: Path, parent: Parent) -> None:
+    def begin() -> None:
+        parent.tell({"records": 0})
+        parent.go.wait()
+
+    parent.tell(asdict(measure(folder / "state", float(sys.argv[2]), begin)))
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(asdict(measure(Path(sys.argv[1]), float(sys.argv[2]), _ready))) + "\n")
+    sys.exit(program(_measure, patient=False))

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -104,11 +103,3 @@ def told_failure(folder: Path) -> str:
     """Returns why a run failed and where its log is, in one sentence."""
     reason = failure_of(folder) or "it left no result"
     return f"{reason.rstrip('.')}; its log is {folder / _LOG_FILE}."
-
-
-def how_it_ended(code: int) -> str:
-    """Returns in a sentence how a run's process ended that did not say why itself."""
-    if code >= 0:
-        return f"The run's process ended with exit code {code}."
-    known = {number.value: number.name for number in signal.Signals}
-    return f"The run's process was killed by {known.get(-code, f'signal {-code}')}."

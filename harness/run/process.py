@@ -1,17 +1,11 @@
-"""The process of one run: `python -m harness.run.process FOLDER` does what FOLDER/run.json says.
+"""One run: the program `harness.run.process` does what FOLDER/run.json says, see `harness.lab.child`.
 
-Its standard output is a line of JSON per second for whoever watches. Its standard input is watched: the line `go` lets
-the run begin once broker and Spark are up; when the input ends, the run is cut off cleanly, so that nothing outlives
-the one who started it.
+It says a line each second for whoever watches. Broker and Spark come up at once, and the run begins at the line `go`.
 """
 
-import json
-import logging
 import shutil
 import sys
-import threading
 import time
-import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,16 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from generators.clock import now_us
-from generators.spec import GeneratorError
-from generators.stdin import Stop, watch_stdin
 from harness.experiment import schedules as migrations
 from harness.experiment.description import Run
 from harness.files import read_lines
 from harness.lab.bringup import Services, bring_up
 from harness.lab.broker import Broker
+from harness.lab.child import Parent, program
 from harness.lab.topics import create_topics
 from harness.measure.memory import MemorySampler
-from harness.options import CUT_OFF
 from harness.oracle.nexmark.run import events_read
 from harness.oracle.read import consumed_records
 from harness.results.entry import summarise_run
@@ -39,12 +31,12 @@ from harness.run.disturb import Disturbance
 from harness.run.engine import start_engine
 from harness.run.load import LoadGenerator, preload, schedule
 from harness.run.pipeline import log_dir, spark_checkpoint, start_native, start_query, topics_of
-from harness.run.progress import Cancelled, RunProgress
+from harness.run.progress import RunProgress
 from harness.run.recorder import Recorder
 from harness.run.runs import begin_anew
 from impls import catalog
 from impls.durability.files import Files
-from impls.errors import StateError, UsageError
+from impls.errors import StateError
 from impls.operators.nexmark import QUERIES
 
 _FIRST_EPOCH_DEADLINE_S = 300.0
@@ -53,14 +45,14 @@ _QUIET_S, _QUIET_EPOCHS = 3.0, 8  # in real time a record is on its way for less
 _GO_DEADLINE_S = 600.0
 
 
-def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> None:
+def execute(folder: Path, parent: Parent) -> None:
     """Runs the run; raises the error that stopped it. The folder has what was measured in any case."""
     run = Run.read(folder)
     if run.mechanism in catalog.baselines():
         begin_anew(folder)  # nothing tells which records of its preload are in its state
     resumed = (folder / "load.json").exists()
     recorder = Recorder(folder, real_time=run.real_time and run.mechanism not in catalog.baselines())
-    progress = RunProgress(recorder, cancelled=cancelled)
+    progress = RunProgress(recorder, parent)
     disturbance = Disturbance(run, folder)
     with ExitStack() as stack:
         stack.callback(recorder.close)
@@ -75,7 +67,7 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
         own = None if run.mechanism in catalog.engines() else session
         services = stack.enter_context(bring_up(folder, session=own, **where))
         broker, server = services.broker, services.redis
-        progress.wait_for(go.is_set, "the word to go", _GO_DEADLINE_S)
+        progress.wait_for(parent.go.is_set, "the word to go", _GO_DEADLINE_S)
         topics = topics_of(run, folder)
         if not resumed:
             _forget_log(run, folder)
@@ -253,30 +245,5 @@ class _Course:
         self.progress.recorder.event("drained")
 
 
-def main(arguments: list[str]) -> int:
-    """Runs the folder given and returns the exit code: 0 done, 1 failed, 2 bad input, 130 cut off."""
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    cancelled, go = Stop.on_signals(), threading.Event()
-    watch_stdin(cancelled.set, on_words=lambda _: go.set())
-    try:
-        execute(Path(arguments[0]), cancelled, go)
-    except Cancelled:
-        return CUT_OFF
-    except (UsageError, GeneratorError) as error:
-        return _fail(str(error), 2)
-    except StateError as error:
-        return _fail(str(error), 1)
-    except Exception as error:
-        traceback.print_exc()
-        words = str(error).strip().splitlines()
-        return _fail(f"{type(error).__name__}{f': {words[0]}' if words else ''}", 1)
-    return 0
-
-
-def _fail(reason: str, code: int) -> int:
-    sys.stdout.write(json.dumps({"error": reason}) + "\n")
-    return code
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(program(execute))

@@ -1,8 +1,6 @@
 """What is told of a run: each second to its parent, and lines about its result and the time that the rest takes."""
 
-import json
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,6 +9,7 @@ from typing import Any, TextIO
 
 from harness.experiment.description import Run
 from harness.files import read_json
+from harness.lab.child import Cancelled, Parent
 from harness.lab.waiting import wait_for
 from harness.results.entry import ENTRY_FILE
 from harness.results.place import told_failure
@@ -19,10 +18,6 @@ from plots.metrics import DASH, by_name, remarks, show
 
 _OVER = "checking"
 _RATE_OVER_S = 0.5  # a rate over less would be that of an epoch or of none
-
-
-class Cancelled(Exception):  # noqa: N818 - asked for, not a failure
-    """The run was cut off by a signal or by the end of standard input."""
 
 
 def line_of(
@@ -65,8 +60,8 @@ class RunProgress:
     """
 
     recorder: Recorder
+    parent: Parent = field(default_factory=Parent)
     phase: str = "starting"
-    cancelled: threading.Event = field(default_factory=threading.Event)
     due: Callable[[], int] | None = None
     _last_line_s: float = 0.0
     _counted: tuple[float, int, int] | None = None
@@ -81,15 +76,13 @@ class RunProgress:
 
     def beat(self) -> None:
         """Tells the numbers when a second has passed; raises Cancelled when the run is cut off."""
-        if self.cancelled.is_set():
+        if self.parent.gone.is_set():
             raise Cancelled
         if time.monotonic() - self._last_line_s < 1.0:
             return
         self._last_line_s = time.monotonic()
         rate, due = self._measured(), self.due() if self.due else None
-        line = line_of(self.recorder, self.phase, rate=rate, due=due, commits=self._commits)
-        sys.stdout.write(json.dumps(line) + "\n")
-        sys.stdout.flush()
+        self.parent.tell(line_of(self.recorder, self.phase, rate=rate, due=due, commits=self._commits))
 
     def _measured(self) -> float | None:
         """Returns records applied per second since the last line; that of the last line if it was just sent."""

@@ -4,25 +4,22 @@ What an earlier process has left of a run goes before it begins anew; a run meas
 """
 
 import contextlib
-import json
 import shutil
-import subprocess
-import sys
-import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from generators.nexmark.profile import make_profile
 from harness.experiment.description import Experiment, Run
-from harness.files import ROOT, read_json
+from harness.files import read_json
 from harness.lab.broker import ExternalBroker
+from harness.lab.child import Child
 from harness.lab.hosts.isolated import can_isolate
 from harness.lab.processes import disturbed
 from harness.results.entry import ENTRY_FILE
-from harness.results.place import FAILURE_FILE, how_it_ended, told_failure, write_failure
+from harness.results.place import FAILURE_FILE, told_failure, write_failure
 from harness.setup.java import use_java
 from harness.setup.pack import archive_of
 from impls.closing import Closing
@@ -31,7 +28,6 @@ from impls.spark.master import check_master
 
 AGAIN = 2  # times: a machine that is busy for three runs in a row will not be quiet soon
 _KEPT = {"run.json", "run.log", "cell.json"}
-_END_DEADLINE_S = 60.0
 _RECORD_BYTES = 400  # an input record, its result, and its part of logs, cells and LMDB's copied pages
 _FIXED_BYTES = 256 << 20  # broker, logs, figures
 _KEY_BYTES = {"dense": 24, "hash": 120}  # three copies of a count, or of an entry: state, a moved copy, free pages
@@ -107,57 +103,9 @@ class Watcher(Protocol):
         """A run has ended."""
 
 
-class _RunProcess:
-    """Starts broker and Spark of a run's folder at once, runs the run after go(), and ends with end().
-
-    The process watches its standard input: it starts the load on `go`, and stops cleanly when the parent is gone.
-    """
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self._log = (folder / "run.log").open("ab")
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "harness.run.process", str(folder)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, cwd=ROOT, start_new_session=True,
-        )  # fmt: skip
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._stdin, self._stdout = self._process.stdin, self._process.stdout
-
-    def go(self) -> None:
-        """Lets the run begin; one that has died already is seen by `lines` ending."""
-        with contextlib.suppress(BrokenPipeError):
-            self._stdin.write(b"go\n")
-            self._stdin.flush()
-
-    def lines(self) -> Iterator[dict[str, Any]]:
-        """Yields what the run tells until it ends; a library's own words on standard output are passed over."""
-        for raw in self._stdout:
-            try:
-                line = json.loads(raw)
-            except ValueError:
-                continue
-            if isinstance(line, dict):
-                yield line
-
-    def wait(self) -> int:
-        """Returns the exit code of a run that is ending; one that does not end in a minute is killed."""
-        try:
-            return self._process.wait(_END_DEADLINE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            return self._process.wait(_END_DEADLINE_S)
-
-    def end(self) -> None:
-        """Asks the run to end by closing its standard input, and waits until it has."""
-        with contextlib.suppress(BrokenPipeError):
-            self._stdin.close()
-        end = time.monotonic() + _END_DEADLINE_S
-        while self._process.poll() is None and time.monotonic() < end:
-            time.sleep(0.05)
-        self.wait()
-        self._stdout.close()
-        self._log.close()
+def _started(folder: Path) -> Child:
+    """Returns the process of a run, which brings up broker and Spark at once and runs the run after go()."""
+    return Child("harness.run.process", folder)
 
 
 class Relay(Closing):
@@ -169,30 +117,30 @@ class Relay(Closing):
 
     def __init__(self) -> None:
         self.behind: Path | None = None
-        self._ready: _RunProcess | None = None
+        self._ready: Child | None = None
 
     def prepare(self, folder: Path | None) -> None:
         """Starts what a run's folder describes, unless that is done, or something waits already."""
         if self._ready is None and folder is not None and not (folder / "done").exists():
-            self._ready = _RunProcess(folder)
+            self._ready = _started(folder)
 
     def go(self) -> None:
         """Lets what waits make its state, while what is behind it is drawn: neither is measured."""
         if self._ready is not None:
             self._ready.go()
 
-    def take(self, folder: Path) -> _RunProcess:
+    def take(self, folder: Path) -> Child:
         """Returns the process of a folder, started now unless it waits; another one that waits ends."""
         ready, self._ready = self._ready, None
         if ready is not None and ready.folder != folder:
-            ready.end()
+            ready.close()
             ready = None
-        return ready or _RunProcess(folder)
+        return ready or _started(folder)
 
     def close(self) -> None:
         """Ends what waits."""
         if self._ready is not None:
-            self._ready.end()
+            self._ready.close()
             self._ready = None
 
 
@@ -223,28 +171,26 @@ def run_all(runs: Sequence[Run], folder: Path, view: Watcher, relay: Relay | Non
                 _run_one(run, hand.take(folder / run.folder), view, prepare_next)
 
 
-def _run_one(run: Run, process: _RunProcess, view: Watcher, prepare_next: Callable[[], None]) -> bool:
+def _run_one(run: Run, process: Child, view: Watcher, prepare_next: Callable[[], None]) -> bool:
     """Runs one run; returns False when its fault has ended its process, which can then be resumed."""
     view.begin(run)
-    error: str | None = None
     (process.folder / FAILURE_FILE).unlink(missing_ok=True)
     before = disturbed(process.folder)
     try:
         process.go()
         for line in process.lines():
-            error = line.get("error", error)
             view.progress(run, line)
             if line.get("phase") == "checking":
                 prepare_next()
-        code = process.wait()
+        ended = process.wait()
     finally:
-        process.end()
-    if code and code != 2 and disturbed(process.folder) and not before:
+        process.close()
+    if ended.code and ended.code != 2 and disturbed(process.folder) and not before:
         return False
-    if code:
-        write_failure(process.folder, error or how_it_ended(code))
+    if ended.code:
+        write_failure(process.folder, str(ended))
     view.end(run, process.folder)
-    if code == 2:
+    if ended.code == 2:
         raise UsageError(told_failure(process.folder))
     return True
 

@@ -1,15 +1,13 @@
 """The load of a comparison that names none: what this machine carries, as a probe of a few seconds says."""
 
-import json
 import math
 import os
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,13 +15,13 @@ from typing import Any
 
 from harness.experiment.description import Experiment
 from harness.experiment.parameters import MICRO_BATCH
-from harness.files import ROOT, read_json, write_json
+from harness.files import read_json, write_json
+from harness.lab.child import Child
 from harness.measure.cpu import BUSY, CpuReader, cores, quota
 from harness.measure.speed import Stretch
 from harness.results.machine import hardware
 from harness.results.place import find_folder
 from harness.run.runs import busy_runs
-from impls.closing import Closing
 from impls.errors import UsageError
 
 _FILE = "experiment.json"
@@ -185,15 +183,36 @@ def probe() -> Probe:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rescale-probe-")))
         many = min(len(cores()), math.ceil(quota() or len(cores())))
-        counters = [stack.enter_context(_Counter(folder / str(number))) for number in range(many)]
+        counters = [stack.enter_context(_counter(folder / str(number))) for number in range(many)]
+        deadline = threading.Timer(_DEADLINE_S, lambda: _kill(counters))
+        deadline.start()
+        stack.callback(deadline.cancel)
         for counter in counters:
-            counter.line()
+            _line(counter)
         quiet = _spent(_QUIET_S)
         for counter in counters:
             counter.go()
         full = _spent(_PROBE_S)
-        stretches = [Stretch(**json.loads(counter.line())) for counter in counters]
+        stretches = [Stretch(**_line(counter)) for counter in counters]
     return probe_of(stretches, quiet, full)
+
+
+def _kill(counters: Sequence[Child]) -> None:
+    for counter in counters:
+        counter.kill()
+
+
+def _counter(folder: Path) -> Child:
+    folder.mkdir()
+    return Child("harness.measure.speed", folder, str(_PROBE_S))
+
+
+def _line(counter: Child) -> dict[str, Any]:
+    """Returns the next line of a counter; raises UsageError where it ends without one, as it does behind a deadline."""
+    line = next(counter.lines(), None)
+    if line is None or "records" not in line:
+        raise UsageError("What this machine carries cannot be measured: give --rate.")
+    return line
 
 
 def probe_of(stretches: Sequence[Stretch], quiet: Mapping[str, int] | None, full: Mapping[str, int] | None) -> Probe:
@@ -223,35 +242,3 @@ def _spent(seconds: float) -> dict[str, int] | None:
     time.sleep(seconds)
     after = reader.read()
     return None if before is None or after is None else {name: after[name] - before[name] for name in before}
-
-
-class _Counter(Closing):
-    """A process of `harness.measure.speed`; close() ends it."""
-
-    def __init__(self, folder: Path):
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "harness.measure.speed", str(folder), str(_PROBE_S)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=ROOT, text=True,
-        )  # fmt: skip
-        self._deadline = threading.Timer(_DEADLINE_S, self._process.kill)  # behind which it has no next line
-        self._deadline.start()
-
-    def line(self) -> str:
-        """Returns the next line that it writes; raises UsageError where it ends without one."""
-        assert self._process.stdout is not None
-        if not (text := self._process.stdout.readline()):
-            raise UsageError("What this machine carries cannot be measured: give --rate.")
-        return text
-
-    def go(self) -> None:
-        """Lets it count."""
-        assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it has died, which `line` says
-            self._process.stdin.write("go\n")
-            self._process.stdin.flush()
-
-    def close(self) -> None:
-        """Ends it."""
-        self._deadline.cancel()
-        self._process.kill()
-        self._process.communicate()

@@ -11,9 +11,8 @@ from rich.console import Console
 from harness.experiment.description import Experiment
 from harness.live.view import LiveView
 from harness.results.summary import validate
-from harness.run import process
 from harness.suites.bench import prepare_runs, run_and_report
-from impls.errors import StateError, UsageError
+from impls.errors import UsageError
 
 _SMALL = Experiment(mechanisms=("none",), keys=1000, bins=8, rate=1000, duration_s=3.0, lead_in_s=0.0, workers=2)
 
@@ -68,20 +67,7 @@ def _processes_of(folder):
 def test_a_run_whose_process_is_killed(tmp_path, terminal):
     told = _Telling(tmp_path, terminal=terminal)
     assert told.carry_out(_Killing) == 1
-    told.is_told("The run's process was killed by SIGKILL")
-
-
-def test_a_run_that_stops_with_a_sentence_of_its_own(tmp_path, monkeypatch, capsys):
-    def stopped(*_):
-        raise StateError("Timed out after 180 s waiting for the last records to be applied.")
-
-    monkeypatch.setattr(process, "execute", stopped)
-    monkeypatch.setattr(process, "watch_stdin", lambda *_, **__: None)
-    monkeypatch.setattr("generators.stdin.signal.signal", lambda *_: None)
-    assert process.main([str(tmp_path)]) == 1
-    assert json.loads(capsys.readouterr().out) == {
-        "error": "Timed out after 180 s waiting for the last records to be applied."
-    }
+    told.is_told("The process was killed by SIGKILL")
 
 
 def test_a_run_that_is_refused(tmp_path):

@@ -1,4 +1,4 @@
-"""The query that changes: `python -m harness.suites.changes.query FOLDER` runs what FOLDER/run.json says.
+"""The query that changes: the program `harness.suites.changes.query` runs what FOLDER/run.json says.
 
 It runs until the control channel of its checkpoint stops it or its standard input ends. When it was stopped and
 FOLDER/pipeline.json names other code than it ran, it is started again with that code, on the same checkpoint and in the
@@ -8,10 +8,10 @@ A result of its pipeline is `harness.oracle.changes.columns.HEADER` and an `ENTR
 and the label that the map step of its version wrote into it. So the oracle sees by which code each record was computed.
 """
 
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from struct import pack
 from typing import Any, ClassVar
@@ -24,10 +24,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from harness.experiment.description import Run
 from harness.files import read_json, write_json
+from harness.lab.child import program
 from harness.oracle.changes.columns import ENTRY, HEADER, VersionEffect
 from harness.run.pipeline import read_records, start_query
 from harness.run.recorder import Recorder
-from harness.suites.faults.query import await_query, end, main
+from harness.suites.faults.query import await_query, end, run_query
 from impls.driver.codes import Offer, Offers
 from impls.driver.handle import StreamHandle
 from impls.operators import Filter, HashCount, Map, Operator, RecordOperator
@@ -217,4 +218,4 @@ def _serve(spark: SparkSession, run: Run, folder: Path, recorder: Recorder, orph
 
 
 if __name__ == "__main__":
-    end(main(sys.argv[1:], _serve))
+    end(program(partial(run_query, serve=_serve)))

@@ -1,37 +1,30 @@
-"""The query under fault tests: `python -m harness.suites.faults.query FOLDER` runs what FOLDER/run.json says.
+"""The query under fault tests: the program `harness.suites.faults.query` runs what FOLDER/run.json says.
 
-It runs until the control channel of its checkpoint stops it or its standard input ends, and writes
-the files of a run into the folder. A query that fails says why in one line of JSON: `error` is a sentence of ours,
-`crash` is anything else.
+It runs until the control channel of its checkpoint stops it or its standard input ends, and writes the files of a run
+into the folder.
 """
 
-import json
 import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from generators.stdin import watch_stdin
 from harness.experiment.description import Run
+from harness.lab.child import Parent, program
 from harness.lab.processes import VARIABLE
 from harness.run.application import new_session
 from harness.run.pipeline import start_query
 from harness.run.recorder import Recorder
 from impls.driver.handle import StreamHandle
-from impls.errors import InvalidPlanError, StateError, UsageError
 
 Serve = Callable[[SparkSession, Run, Path, Recorder, threading.Event], None]
 """Runs a query until it has ended, or until its parent is gone, which the event says."""
 
 _POLL_S = 0.05
-
-
-def _tell(**words: str) -> None:
-    sys.stdout.write(json.dumps(words) + "\n")
-    sys.stdout.flush()
 
 
 def _serve(spark: SparkSession, run: Run, folder: Path, recorder: Recorder, orphaned: threading.Event) -> None:
@@ -52,25 +45,13 @@ def await_query(query: StreamHandle, orphaned: threading.Event) -> None:
             query.stop()
 
 
-def main(arguments: list[str], serve: Serve = _serve) -> int:
-    """Runs the query and returns the exit code: 0 stopped as asked, 1 ended with a sentence, 3 with anything else."""
-    folder, orphaned = Path(arguments[0]), threading.Event()
-    watch_stdin(orphaned.set)
+def run_query(folder: Path, parent: Parent, serve: Serve = _serve) -> None:
+    """Runs the query until it has ended; raises what it failed with."""
     run = Run.read(folder)
-    recorder = Recorder(folder, real_time=run.real_time)
-    try:
+    with closing(Recorder(folder, real_time=run.real_time)) as recorder:
         faults = {f"spark.executorEnv.{VARIABLE}": os.environ[VARIABLE]}  # of hosts; here it is there already
         spark = new_session(run, run.experiment.master, name=f"faults-{run.mechanism}", settings=faults)
-        serve(spark, run, folder, recorder, orphaned)
-    except (UsageError, StateError, InvalidPlanError) as error:
-        _tell(error=str(error))
-        return 1
-    except Exception as error:  # the JVM may be dead: whatever is left of the session says so in its own way
-        _tell(crash=f"{type(error).__name__}: {error}")
-        return 3
-    finally:
-        recorder.close()
-    return 0
+        serve(spark, run, folder, recorder, parent.gone)
 
 
 def end(code: int) -> None:
@@ -80,4 +61,4 @@ def end(code: int) -> None:
 
 
 if __name__ == "__main__":
-    end(main(sys.argv[1:]))
+    end(program(run_query))

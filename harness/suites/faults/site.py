@@ -15,7 +15,8 @@ from harness.experiment.description import Experiment, Run
 from harness.experiment.parameters import MICRO_BATCH, REAL_TIME
 from harness.files import read_lines, write_json
 from harness.lab.bringup import embedded_broker
-from harness.lab.processes import Arming, ProcessEnd, QueryProcess
+from harness.lab.child import ProcessEnd
+from harness.lab.processes import Arming, QueryProcess
 from harness.lab.topics import create_topics
 from harness.lab.waiting import wait_for
 from harness.oracle.columns import dense_bins

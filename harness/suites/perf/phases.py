@@ -1,6 +1,6 @@
 """Part phases: where an epoch's time goes, as lines that do not overlap; `account` is a pure function.
 
-`python -m harness.suites.perf.phases FOLDER` is the process of the measurement: it obeys FOLDER/asked.json.
+The module is the program of the measurement too, see `harness.lab.measuring`.
 """
 
 import json
@@ -226,4 +226,4 @@ def _epoch(record: EpochRecord, spark: dict[str, float], job: tuple[float, ...])
 
 
 if __name__ == "__main__":
-    sys.exit(measure_here(Path(sys.argv[1]), _Settings, _measure_epochs))
+    sys.exit(measure_here(_Settings, _measure_epochs))

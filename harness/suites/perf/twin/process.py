@@ -1,7 +1,4 @@
-"""One measurement, `python -m harness.suites.perf.twin.process FOLDER`, and its blocks of epochs in pairs.
-
-It ends when its standard input does, so that nothing outlives the one who started it.
-"""
+"""One measurement, the program `harness.suites.perf.twin.process`, and its blocks of epochs in pairs."""
 
 import os
 import sys
@@ -257,4 +254,4 @@ def _records(marks: list[EpochMark]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(measure_here(Path(sys.argv[1]), TwinSettings, _measure_blocks, heavy=_HEAVY))
+    sys.exit(measure_here(TwinSettings, _measure_blocks, heavy=_HEAVY))

@@ -9,9 +9,10 @@ from clocks import set_clock
 from rich.console import Console
 from telling import RUN, epoch_record
 
+from harness.lab.child import Cancelled
 from harness.live.view import LiveState, LiveView
 from harness.run.check import due_of
-from harness.run.progress import Cancelled, RunProgress, line_of
+from harness.run.progress import RunProgress, line_of
 from harness.run.recorder import Recorder
 
 
@@ -70,7 +71,7 @@ def test_the_rate_is_of_the_time_since_the_last_line(recorder, capsys, clock):
 
 def test_a_run_cut_off_is_told_no_more(recorder, capsys):
     progress = RunProgress(recorder)
-    progress.cancelled.set()
+    progress.parent.gone.set()
     with pytest.raises(Cancelled):
         progress.say("load")
     assert capsys.readouterr().out == ""

@@ -4,6 +4,7 @@ import pytest
 
 from harness.experiment.make import make_experiment
 from harness.files import write_json
+from harness.lab.child import ProcessEnd
 from harness.run.runs import Relay, run_all
 from harness.suites.bench import Suite, measure_in_turn
 
@@ -23,9 +24,9 @@ class Process:
 
     def wait(self):
         (self.folder / "done").touch()
-        return 0
+        return ProcessEnd(0)
 
-    def end(self):
+    def close(self):
         self._log.append(("ends", self.folder.name))
 
 
@@ -44,7 +45,7 @@ class View:
 @pytest.fixture
 def log(monkeypatch):
     told = []
-    monkeypatch.setattr("harness.run.runs._RunProcess", lambda folder: Process(folder, told))
+    monkeypatch.setattr("harness.run.runs.Child", lambda _, folder: Process(folder, told))
     return told
 
 
