@@ -199,7 +199,15 @@ def write_run(
     parameters = experiment_parameters(seconds=seconds, seed=seed, rate=rate)
     write_json(folder / "run.json", {**parameters, "mechanism": mechanism, "mode": mode, "round": round_, "number": 0})
     load = {"start_us": begin_us, "rate": rate, "records": records, "seed": seed, "keys": 100_000}
-    load |= {"distribution": "uniform", "exponent": 1.0, "partitions": 2, "topic": "in", "lead_in_s": 2.0}
+    load |= {
+        "distribution": "uniform",
+        "exponent": 1.0,
+        "partitions": 2,
+        "topic": "in",
+        "lead_in_s": 2.0,
+        "planned_s": seconds,
+        "end_s": seconds,
+    }
     write_json(folder / "load.json", load)
     at = (seconds / 3, seconds * 2 / 3) if commands is None else commands
     clockwork = Clockwork(

@@ -95,7 +95,7 @@ def run_case(case: ChangeCase, folder: Path) -> dict[str, Any]:
             answer = site.judge()
         except (StuckError, StateError, UsageError) as error:
             why = str(error)
-    entry = _entry(case, folder, outcome, answer, why)
+    entry = entry_of(case, folder, outcome, answer, why)
     write_json(folder / ENTRY_FILE, entry)
     if entry["verdict"] == "valid":
         forget_heavy(folder)
@@ -108,7 +108,8 @@ def forget_heavy(folder: Path) -> None:
         shutil.rmtree(folder / heavy, ignore_errors=True)
 
 
-def _entry(case: ChangeCase, folder: Path, outcome: str, answer: dict[str, Any], why: str) -> dict[str, Any]:
+def entry_of(case: ChangeCase, folder: Path, outcome: str, answer: dict[str, Any], why: str) -> dict[str, Any]:
+    """Returns the entry of a case: how its change ended, what the oracle answers, why it was cut off, figures."""
     verdict, reasons = answer.get("verdict", "unknown"), list(answer.get("reasons", []))
     reasons += [f"The case was cut off: {why}."] if why else []
     figures = measured(folder) if (folder / "load.json").exists() and (folder / "requests.jsonl").exists() else {}
