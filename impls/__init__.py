@@ -17,6 +17,7 @@ __all__ = [
     "adopt",
     "aggregate",
     "metrics_of",
+    "results_of",
     "stream",
     "transform_with_state",
 ]
@@ -40,6 +41,7 @@ _HOMES = {
     "adopt": "adoption.adopting",
     "aggregate": "aggregation",
     "metrics_of": "spark.compiled",
+    "results_of": "spark.links",
     "stream": "api",
     "transform_with_state": "processor.start",
 }

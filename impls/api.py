@@ -135,7 +135,7 @@ def stream(
         on_event: called with (kind, fields) when a command is taken and when the query starts or stops.
     """
     how, sink, key = catalog.make(mechanism, **(options or {})), _sink(results, mode), column_named(df, key)
-    read, hosts = _read(df, sink, checkpoint, mode), hosts_of(df, how, sink, log_dir, tls)
+    read, hosts = _read(df, sink, how, checkpoint, mode), hosts_of(df, how, sink, log_dir, tls)
     start = real_time if _is_real_time(mode, read.source, how, str(checkpoint), log_dir) else trigger
     settings = {"key": key, "mode": mode, **_checked((bins, workers), how, operator, durability, replay_epochs)}
     made = partial(spec_of, read, how, operator, sink, hosts, repeats=start is real_time, on_error=_on_error(on_error))
@@ -148,8 +148,12 @@ def stream(
         return _handle(frame, spec, opened, making, start, read=read, control=control, policy=policy, on_event=on_event)
 
 
-def _read(df: DataFrame, sink: Sink, checkpoint: str | Path, mode: str) -> QueryInput:
-    return QueryInput.of(df, sink, checkpoint, numbered=mode == "real-time")
+def _read(df: DataFrame, sink: Sink, how: Mechanism, checkpoint: str | Path, mode: str) -> QueryInput:
+    """Returns the query's input; raises UsageError where its repeats cannot be told."""
+    read = QueryInput.of(df, sink, checkpoint, numbered=mode == "real-time")
+    if read.source.linked and how.shared is not None:
+        raise UsageError("A store that all workers share does not tell repeats of another query's results apart.")
+    return read
 
 
 def _on_error(given: str) -> str:

@@ -28,7 +28,7 @@ from impls.operators.base import Operator, quoted
 from impls.operators.nexmark.base import AUCTION, BID, PERSON, NexmarkQuery
 from impls.spark.columnnames import check_collation, column_named
 from impls.spark.identity import OFFSET, PARTITION, Identified
-from impls.store.records import ROW, TIES
+from impls.store.records import NUMBER, PRODUCER, ROW, TIES
 
 _ORDER = ("partition", "offset")
 _PLACES = ("row_index", "file_block_start")  # Parquet counts rows; the rows of a block of another format come in order
@@ -87,7 +87,7 @@ def prepared(
     """Returns the columns the step needs: bin, partition, offset, time, key, the operator's own, and further ones.
 
     Behind them are, of files, the columns that order records besides (`impls.store.records.TIES`), and where a record
-    can become several rows that are numbered, a place for the row's number.
+    can become several rows that are numbered, a place for the row's number, and who sent another query's results.
     """
     found = source if isinstance(source, Identified) else Identified(source)
     df = found.frame
@@ -114,6 +114,7 @@ def prepared(
         *[column[name].alias(name) for name in columns_read],
         *[F.col(name) for name in TIES if name in df.columns],
         *numbered,
+        *[F.col(name) for name in (PRODUCER, NUMBER) if found.linked],
     )
 
 
@@ -132,7 +133,7 @@ def _is_whole(kind: DataType, key: str) -> bool:
 
 def readable(frame: DataFrame) -> tuple[str, ...]:
     """Returns the columns of what `prepared` returned that versions of the pipeline may read."""
-    return tuple(name for name in frame.columns if name not in TIES)
+    return tuple(name for name in frame.columns if name not in {*TIES, PRODUCER, NUMBER})
 
 
 def key_bytes(key: Column) -> Column:

@@ -13,10 +13,13 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from impls.errors import UsageError
-from impls.spark.topics import Reading, Topics, reading_of
+from impls.spark.links import number_sql, producer_sql
+from impls.spark.topics import LINKED, Reading, Topics, reading_of
+from impls.store.records import NUMBER, PRODUCER
 
 PARTITION, OFFSET = "rescale_partition", "rescale_offset"
 KAFKA = "kafka"
+_CARRIED = {PARTITION, OFFSET, PRODUCER, NUMBER}
 _CLOCKS = re.compile(r"\b(current_timestamp|current_date|current_time|localtimestamp|now)\(")
 _LITERAL = re.compile(r"'(?:[^'\\]|\\.)*'")
 _NUMBER = re.compile(r"#\d+L?")  # of an expression, in this session
@@ -41,7 +44,7 @@ def readings_of(df: DataFrame) -> list[Reading]:
 
 def _options(leaf: Any) -> dict[str, str]:
     options = leaf.extraOptions()
-    names = ("subscribe", "subscribePattern", "assign", "failOnDataLoss")
+    names = ("subscribe", "subscribePattern", "assign", "failOnDataLoss", LINKED)
     return {name.lower(): str(value) for name in names if (value := options.get(name)) is not None}
 
 
@@ -59,6 +62,7 @@ class Identified:
         several: one record can become several rows.
         unordered: a node whose rows come in an order that may change, "" for none.
         rows: where rows are numbered, what decides which a record becomes, see `rows_of`.
+        linked: some records are another query's results; the frame has `PRODUCER` and `NUMBER` too.
     """
 
     frame: DataFrame
@@ -66,6 +70,7 @@ class Identified:
     several: bool = False
     unordered: str = ""
     rows: tuple[str, ...] = ()
+    linked: bool = False
 
 
 def identified(df: DataFrame, topics: Topics) -> Identified:
@@ -89,7 +94,8 @@ def identified(df: DataFrame, topics: Topics) -> Identified:
         frame = df
         _check_one_topic(topics, carrying.opaque)
     several = carrying.several or bool(carrying.opaque)
-    return Identified(frame, carried is not None, several, carrying.unordered)
+    linked = any(reading.linked for reading in topics.readings)
+    return Identified(frame, carried is not None, several, carrying.unordered, linked=linked)
 
 
 _BITS = "doubleToLongBits"  # of a key with doubles (`impls.processor.keys`), which Spark computes by reflection
@@ -187,6 +193,11 @@ def _same_in_all_sessions(sql: str) -> str:
 
 
 def _check_one_topic(topics: Topics, opaque: str) -> None:
+    if any(reading.linked for reading in topics.readings):
+        raise UsageError(
+            f"The input has {opaque} behind another query's results, which hides which of them are repeats: use it in "
+            "the operator."
+        )
     one = len(topics.readings) == 1 and set(topics.numbers.values()) == {0}  # now, and at every start before
     if topics.readings and (not one or topics.former or topics.readings[0].topics is None):
         raise UsageError(
@@ -207,6 +218,7 @@ class _Carrying:
         self._spark, self._topics = df.sparkSession, topics
         self._jvm: Any = self._spark._jvm
         self._left = list(topics.readings)
+        self._linked = any(reading.linked for reading in topics.readings)
         self.several, self.unordered, self.opaque = False, "", ""
 
     def frame(self, plan: Any) -> DataFrame:
@@ -233,8 +245,12 @@ class _Carrying:
 
     def _leaf(self, node: Any) -> Any:
         reading = self._left.pop(0)
-        expression = f"{self._topics.sql(reading)} AS {PARTITION}"
-        return self.frame(node).selectExpr("*", expression, f"offset AS {OFFSET}")._jdf.queryExecution().analyzed()
+        own = {PARTITION: self._topics.sql(reading), OFFSET: "offset"}
+        if self._linked:
+            own[PRODUCER] = producer_sql() if reading.linked else "0L"
+            own[NUMBER] = number_sql() if reading.linked else "0L"
+        columns = [f"{expression} AS {name}" for name, expression in own.items()]
+        return self.frame(node).selectExpr("*", *columns)._jdf.queryExecution().analyzed()
 
     def _union(self, node: Any) -> Any | None:
         children = []
@@ -246,7 +262,7 @@ class _Carrying:
         return self._with(node, children)
 
     def _project(self, expressions: Any, child: Any) -> Any:
-        own = [*_items(expressions), *(one for one in _items(child.output()) if one.name() in {PARTITION, OFFSET})]
+        own = [*_items(expressions), *(one for one in _items(child.output()) if one.name() in _CARRIED)]
         return self._jvm.org.apache.spark.sql.catalyst.plans.logical.Project(self._sequence(own), child)
 
     def _with(self, node: Any, children: Sequence[Any]) -> Any:

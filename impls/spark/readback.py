@@ -1,6 +1,7 @@
 """Rows that workers wrote as JSON, as a DataFrame of their columns again; maps have keys that are no strings too."""
 
 import json
+from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -17,16 +18,17 @@ from pyspark.sql.types import (
 )
 
 
-def rows_of_json(frame: DataFrame, schema: str) -> DataFrame:
+def rows_of_json(frame: DataFrame, schema: str, *, beside: Sequence[str] = ()) -> DataFrame:
     """Returns the rows whose JSON is in the column `value`, as text or bytes.
 
     Args:
         frame: it has the column.
         schema: of the rows, as DDL or as a StructType's JSON.
+        beside: further columns of the frame, which come first.
     """
     kind = StructType.fromJson(json.loads(schema)) if schema.startswith("{") else frame.sparkSession._parse_ddl(schema)
     read = F.from_json(F.col("value").cast("string"), _with_texts(kind), {"mode": "FAILFAST"})  # type: ignore[arg-type]
-    return frame.select(_keyed(read, kind).alias("row")).select("row.*")
+    return frame.select(*beside, _keyed(read, kind).alias("row")).select(*beside, "row.*")
 
 
 def _with_texts(kind: DataType) -> DataType:

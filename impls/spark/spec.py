@@ -34,7 +34,7 @@ def spec_of(
     first, out = _first_version(opened, operator), _of(opened, sink)
     return QuerySpec(
         opened.query, bins, first, out, state_dir, files, how.shared, transfer, repeats, on_error,
-        read.told_apart.by_number(),
+        read.told_apart.by_number(), read.source.linked,
     )  # fmt: skip
 
 

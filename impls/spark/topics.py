@@ -21,6 +21,8 @@ from impls.store.offsets import PARTITION_BITS
 _HASH_BITS = 42  # the bit above them is set, so that no number from 0 on is one
 _HASHED = 1 << _HASH_BITS
 _FILE = "topics.json"
+LINKED = "rescale.results"
+"""Option of a Kafka source that reads another query's results; Spark passes over it."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +33,13 @@ class Reading:
         topics: those that it names; None for a pattern.
         place: its place among the Kafka sources of the plan.
         loses: it goes on where records are gone (`failOnDataLoss` is false).
+        linked: it reads another query's results, see `impls.spark.links`.
     """
 
     topics: tuple[str, ...] | None
     place: int = 0
     loses: bool = False
+    linked: bool = False
 
     def may_read(self, topic: str) -> bool:
         """Returns whether the topic can be one of its."""
@@ -44,12 +48,13 @@ class Reading:
 
 def reading_of(options: Mapping[str, str], place: int) -> Reading:
     """Returns what a source reads by its options, names in lower case; raises ValueError where they do not say."""
-    loses = options.get("failondataloss", "true").lower() == "false"
+    loses, linked = options.get("failondataloss", "true").lower() == "false", LINKED in options
+    topics: tuple[str, ...] | None = None
     if "subscribe" in options:
-        return Reading(tuple(name.strip() for name in options["subscribe"].split(",") if name.strip()), place, loses)
-    if "assign" in options:
-        return Reading(tuple(sorted(json.loads(options["assign"]))), place, loses)
-    return Reading(None, place, loses)
+        topics = tuple(name.strip() for name in options["subscribe"].split(",") if name.strip())
+    elif "assign" in options:
+        topics = tuple(sorted(json.loads(options["assign"])))
+    return Reading(topics, place, loses, linked)
 
 
 @dataclass(frozen=True)

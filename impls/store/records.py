@@ -16,6 +16,8 @@ TIES = ("rescale_file", "rescale_row")
 """Columns, 64-bit integers, that order the records of files with one (partition, offset), see `impls.spark.columns`."""
 FILE, ROW = TIES
 """Column, 64-bit integers: a row's number among those of its record, where one can become several; or in its file."""
+PRODUCER, NUMBER = "rescale_producer", "rescale_number"
+"""Columns, 64-bit integers, of another query's results: who sent each, below 0, and its number; 0 of other records."""
 
 
 @dataclass(frozen=True, slots=True)

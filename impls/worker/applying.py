@@ -12,9 +12,9 @@ from impls.operators.base import Input
 from impls.protocol.eventtime import Partial
 from impls.protocol.report import EventTimes, Pipelines, Queues, Report
 from impls.store.entries import Changes
-from impls.store.offsets import Advance, Offsets
+from impls.store.offsets import Advance, Applied
 from impls.store.queues import QueueIndex
-from impls.store.records import ROW, Results, joined
+from impls.store.records import NUMBER, PRODUCER, ROW, Results, joined
 from impls.store.state import BinState
 from impls.worker.inputs import queue_input, queued_inputs
 from impls.worker.query import Task
@@ -22,7 +22,7 @@ from impls.worker.refused import accepted, named, without_set_aside
 from impls.worker.trials import Begin, try_out
 from impls.worker.versions import Running, input_of
 
-_PLACE = ("bin", "partition", "offset", "time", ROW)
+_PLACE = ("bin", "partition", "offset", "time", ROW, PRODUCER, NUMBER)
 
 
 class Applying:
@@ -32,7 +32,7 @@ class Applying:
         changes: what was written to bins.
         queue: the operations on queues, in order; queues: what waits behind them.
         results, records: what the operator returned, and the records that it was given, None for none.
-        advance: the next offsets of bins, to be held after the commit; None where bins do not keep them.
+        advance: what bins have applied now, to be held after the commit.
 
     Args:
         task: the worker's task.
@@ -40,7 +40,7 @@ class Applying:
         report: takes what was done.
         number: under which records are queued; numbers of a worker grow.
         queues: what waits in the transaction.
-        offsets: what bins have applied already, None where input comes once.
+        applied: what bins have applied already, where input may come again.
         begin: begins a transaction inside the task's, for trials; None where there cannot be one.
     """
 
@@ -52,16 +52,16 @@ class Applying:
         *,
         number: int,
         queues: QueueIndex,
-        offsets: Offsets | None = None,
+        applied: Sequence[Applied] = (),
         begin: Begin | None = None,
     ):
-        self._task, self._txn, self._report, self._offsets = task, txn, report, offsets
+        self._task, self._txn, self._report, self._applied = task, txn, report, applied
         self._begin, self._number, self.queues = begin, number, queues
         self.changes = Changes()
         self.queue: list[tuple[int, bytes | None]] = []
         self.results = Results.none()
         self.records: pa.Table | None = None
-        self.advance: Advance | None = None
+        self.advance: list[Advance] = []
 
     def run(self, table: pa.Table | None, blocked: Collection[int], merged: Sequence[Partial] = ()) -> None:
         """Runs the operator on bins that are not `blocked`, what waits for them first, and queues the rest.
@@ -73,8 +73,9 @@ class Applying:
         """
         if table is not None:
             table = accepted(self._task, table, self._report)
-        if table is not None and self._offsets is not None:
-            table = self._offsets.unqueued(table)
+        for known in self._applied:
+            known.begin()
+            table = None if table is None else known.unqueued(table)
         with named(self._task):
             self._run(table, blocked, merged)
         self._report.records = 0 if self.records is None else len(self.records)
@@ -122,8 +123,9 @@ class Applying:
         """Returns records without those that their bins have run before, then without those that are set aside."""
         if not len(table):
             return table
-        found = table if self._offsets is None else self._offsets.new(table)
-        return without_set_aside(self._task, found, self._report)
+        for known in self._applied:
+            table = known.new(table)
+        return without_set_aside(self._task, table, self._report)
 
     def _try(self, table: pa.Table | None) -> None:
         """Tries a version out, if the plan says so; a failure is reported, and nothing else happens."""
@@ -139,8 +141,8 @@ class Applying:
 
     def _keep(self, records: pa.Table | None, state: BinState) -> None:
         self.records = records
-        if self._offsets is not None and records is not None and len(records):
-            self.advance = self._offsets.advance(records, state)
+        if records is not None and len(records):
+            self.advance = [known.advance(records, state) for known in self._applied]
         self.changes = state.changes
         sizes = {**dict(zip(*self._report.sizes, strict=True)), **dict(state.write_sizes())}
         self._report.sizes = (list(sizes), list(sizes.values()))

@@ -92,8 +92,8 @@ def run_commit(env: Environment, task: Task, given: CommitInput, so_far: Report,
         report = whole
     report.outbox_bytes = len(frame.results) + stored
     env.queues = work.queues
-    if work.advance is not None:
-        work.advance.hold()
+    for advance in work.advance:
+        advance.hold()
     _publish(env, frame, work.results, record, report)
     if task.spec.files is not None:
         size, besides = sizes_of(frame, record)
@@ -115,13 +115,13 @@ def _work(
         with Phase(report.ms, "pull"):
             done = pull_bins(task, given.pulls, txn, from_checkpoint=doubtful or written.plan.from_checkpoint)
             report.moves, report.sizes = done.moves(), (list(done.sizes), list(done.sizes.values()))
-            if env.offsets is not None:
-                env.offsets.load(txn, done.sizes)
+            for known in env.applied:
+                known.load(txn, done.sizes)
     with Phase(report.ms, "apply"):
         if whole:
             env.queues.check(txn)
         work = Applying(
-            task, txn, report, number=env.state.number, offsets=env.offsets, begin=lambda: env.begin_inner(txn),
+            task, txn, report, number=env.state.number, applied=env.applied, begin=lambda: env.begin_inner(txn),
             queues=env.queues,
         )  # fmt: skip
         if given.records is not None:
@@ -140,8 +140,8 @@ def _begin_drops(env: Environment, txn: lmdb.Transaction, bins: Sequence[int], *
             begin_drop(txn, bin_)
         else:
             drop_bin(txn, bin_)
-    if env.offsets is not None:
-        env.offsets.forget(bins)
+    for known in env.applied:
+        known.forget(bins)
 
 
 def _publish(env: Environment, frame: Frame, results: Results, record: bytes, report: Report) -> None:

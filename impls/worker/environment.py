@@ -12,7 +12,7 @@ from impls.protocol.report import Report, Written
 from impls.store.checked import get_of_epoch, put_of_epoch
 from impls.store.environment import MAP_BYTES, read_meta, store_path, write_meta
 from impls.store.lock import holds
-from impls.store.offsets import Offsets
+from impls.store.offsets import Applied, Numbers, Offsets
 from impls.store.queues import QueueIndex
 from impls.store.records import Results, stored_queues
 from impls.worker.changelog import Changelog
@@ -31,7 +31,8 @@ class Environment:
     Attributes:
         task: the worker's task in the epoch under way, or that of the last one.
         state: what the last commit has stored beside the bins.
-        offsets: the next offsets of the bins that are here, None where the input does not repeat itself.
+        offsets: the last rows that the bins here have applied, None where the input does not repeat itself.
+        applied: all that is known of what the bins here have applied.
         queues: what waits behind the last commit.
         latencies: of the epoch under way.
         report: what opening it has done.
@@ -47,6 +48,8 @@ class Environment:
         """
         self.task, self.report = task, Report(task.worker)
         self.offsets = Offsets(task.spec.bins) if task.spec.repeats else None
+        self.applied: list[Applied] = [] if self.offsets is None else [self.offsets]
+        self.applied += [Numbers(task.spec.bins)] if task.spec.linked else []
         self._opened: Opened = open_worker(task, map_bytes=map_bytes, untrusted=untrusted, report=self.report)
         files = task.spec.files
         self._changelog = None if files is None else Changelog(files, task.worker, appends=not task.single)
@@ -54,8 +57,8 @@ class Environment:
         self._path = store_path(task.state_dir, task.worker)
         try:
             with self.reading() as txn:
-                if self.offsets is not None:
-                    self.offsets.load(txn)
+                for known in self.applied:
+                    known.load(txn)
                 self.state = read_state(txn) or WorkerState(epoch=self._opened.meta.epoch + 1)
                 self.queues = QueueIndex.of(stored_queues(txn))
             self._stored_report = self.state.report
@@ -201,9 +204,10 @@ class Environment:
         if self._changelog is not None:
             self._changelog.close()  # an environment that is rebuilt meanwhile has its segments made anew, see `fence`
         self._opened = open_worker(self.task, map_bytes=size, untrusted=None, report=self.report)
-        if self.offsets is not None:
+        if self.applied:
             with self.reading() as txn:
-                self.offsets.load(txn)  # the commit that found it full may have changed them
+                for known in self.applied:
+                    known.load(txn)  # the commit that found it full may have changed them
 
     def _repeat_last(self) -> None:
         """Repeats what may not have happened behind the last commit: its frame in the changelog, its results.

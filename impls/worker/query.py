@@ -30,6 +30,8 @@ class QuerySpec:
         topics: names of the input's topics by their numbers, for messages.
         repeats: a row of the input may come a second time, as in real time after a failure: bins keep the offsets that
             they have applied.
+        linked: the input has results of other queries: bins keep the numbers that they have applied, see
+            `impls.spark.links`.
     """
 
     query: str
@@ -43,6 +45,7 @@ class QuerySpec:
     repeats: bool = False
     on_error: str = "fail"
     topics: Mapping[int, str] = field(default_factory=dict)
+    linked: bool = False
 
     @property
     def fsync(self) -> bool:

@@ -105,12 +105,12 @@ def _keep(  # noqa: PLR0917 - the task, what is to be kept, what of, and how lar
 def _follows(task: Task) -> bool:
     """Returns whether standbys come from the changelog alone, as replicas do, because they cannot repeat their owners.
 
-    Only the owner knows whether it does without a version or a record, as only it knows the order of its commits. Such
-    a standby counts as one of the epoch's end, as nobody will come nearer: its pull takes what has changed from the
-    changelog.
+    Only the owner knows whether it does without a version or a record, as only it knows the order of its commits, and
+    which results of another query are repeats. Such a standby counts as one of the epoch's end, as nobody will come
+    nearer: its pull takes what has changed from the changelog.
     """
     versions = task.order.written.versions
-    return task.spec.on_error == "skip" or (versions is not None and versions.guarded > 0)
+    return task.spec.on_error == "skip" or task.spec.linked or (versions is not None and versions.guarded > 0)
 
 
 def _opened(task: Task, map_bytes: int, stack: ExitStack) -> Store:

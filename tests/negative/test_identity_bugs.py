@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from planted_realtime import DYING, find
+from planted_realtime import DYING, MOVING, QUEUEING, find
 
-from impls.store import offsets
-from impls.store.offsets import Offsets
+from impls.store.offsets import Numbers, Offsets
+from impls.store.records import ROW
 
 _PARTITION = (1 << 20) - 1  # the bits of an input partition that do not name its topic
 
@@ -16,18 +16,35 @@ def topics_taken_for_one(patch):
 
 
 def rows_of_a_record_taken_for_one(patch):
-    plain = offsets._columns
+    plain = Offsets._columns_of
 
-    def columns(table):
-        bins, partitions, at, rows = plain(table)
-        return bins, partitions, at, None if rows is None else np.zeros_like(rows)
+    def columns_of(self, table):
+        *places, rows = plain(self, table)
+        return (*places, np.zeros_like(rows) if ROW in table.column_names else rows)
 
-    patch.setattr(offsets, "_columns", columns)
+    patch.setattr(Offsets, "_columns_of", columns_of)
 
 
+def repeats_of_results_taken_for_new_ones(patch):
+    patch.setattr(Numbers, "new", lambda _, table: table)
+
+
+def results_that_waited_forgotten_within_a_commit(patch):
+    patch.setattr(Numbers, "_held", lambda self: (self._offset.copy(), self._row.copy()))
+
+
+def numbers_left_behind_by_a_bin_that_moves(patch):
+    plain = Numbers.load
+    patch.setattr(Numbers, "load", lambda self, txn, bins=None: plain(self, txn) if bins is None else None)
+
+
+LINKED = {"linked": 0.3, "rows": 1, "operator": "hash", "most": 0}
 BUGS = {
     topics_taken_for_one: ({"anew": 0.5, "operator": "hash", **DYING}, {"once", "offsets", "results", "state", "task"}),
     rows_of_a_record_taken_for_one: ({"rows": 9, "operator": "hash", **DYING}, {"once", "offsets", "results", "state"}),
+    repeats_of_results_taken_for_new_ones: (LINKED, {"once", "results"}),
+    results_that_waited_forgotten_within_a_commit: ({**QUEUEING, **LINKED, "records": 300}, {"once", "results"}),
+    numbers_left_behind_by_a_bin_that_moves: ({**MOVING, **LINKED, "records": 300}, {"once", "results", "task"}),
 }  # fmt: skip
 
 

@@ -72,7 +72,7 @@ class SimulatedDriver(Driver):
             transfer = _transfer(parameters, self.checkpoint.generation) if cluster.hosts else None
             spec = QuerySpec(
                 query, parameters.bins, operator, output, state, self.files, transfer=transfer,
-                on_error="skip" if parameters.refused else "fail",
+                on_error="skip" if parameters.refused else "fail", linked=parameters.linked > 0,
             )  # fmt: skip
             super().__init__(
                 parameters.make_controller(),

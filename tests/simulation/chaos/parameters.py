@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from crash_simulator import OnDemand
 
-from chaos.requests import Asked, draw_changes, draw_policy, draw_refused, proof_epochs
+from chaos.requests import Asked, draw_changes, draw_linked, draw_policy, draw_refused, proof_epochs
 from impls import catalog
 from impls.placement import goal, initial
 from impls.protocol.controller import Controller
@@ -112,6 +112,7 @@ class Parameters:
     changes: tuple[Asked, ...] = ()  # of the pipeline
     autoscale: str = ""  # the policy, "" for none
     refused: float = 0.0  # records that cannot be applied, for each that can
+    linked: float = 0.0  # how often the records, results of another query, are sent again; 0 where they are none
 
     @property
     def proof_epochs(self) -> int:
@@ -181,6 +182,7 @@ def draw(seed: int, *, kinds: dict[str, int] | None = None, faults: int | None =
     drawn = replace(drawn, changes=fixed.get("changes", draw_changes(seed, drawn.epochs)))
     policy = "" if drawn.mechanism == "none" else draw_policy(seed)
     drawn = replace(drawn, autoscale=fixed.get("autoscale", policy), refused=fixed.get("refused", draw_refused(seed)))
+    drawn = replace(drawn, linked=fixed.get("linked", draw_linked(seed)))
     if drawn.changes and "operator" not in fixed and seed % 3:  # the only one whose state can take another shape
         drawn = replace(drawn, operator="chain")
     return replace(drawn, commands=commands, faults=_faults(random, drawn, kinds or KINDS, faults))

@@ -48,3 +48,8 @@ def draw_refused(seed: int) -> float:
     """Returns how many records come that cannot be applied, for each that can; most seeds have none."""
     random = Random(seed + 29)
     return random.choice((0.01, 0.1, 0.5)) if random.random() < 0.2 else 0.0
+
+
+def draw_linked(seed: int) -> float:
+    """Returns how often another query's results are sent again, for each of them; 0 where there are none."""
+    return Random(seed + 29).choice((0.0, 0.0, 0.1))

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from chaos.parameters import Parameters
 from chaos.recipes import BAD, POISON, Broken, Chain, Recipes
+from chaos.senders import COLUMNS, Senders
 from impls.operators import DenseCount, HashCount, Operator
 from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.store.hashing import bin_of_hash, hash_int64
@@ -26,6 +27,7 @@ class Batch:
     epoch: int
     records: list[Record]
     bins: list[int]
+    numbers: list[list[tuple[int, int]]] | None = None
 
     def tables(self, plan: EpochPlan, worker: int, random: Random, *, chained: bool) -> list[pa.Table]:
         """Returns a worker's records, those of its standbys too, as Spark hands them over: in any order, in one or two.
@@ -48,7 +50,12 @@ class Batch:
             "time": pa.nulls(len(rows), pa.int64()),
             "key": pa.array([None if k is None else _name(k) for k in key], pa.binary()) if chained else longs,
         }
-        return pa.table({**columns, "value": pa.array(value, pa.int64())} if chained else columns)
+        if chained:
+            columns["value"] = pa.array(value, pa.int64())
+        if self.numbers is not None:
+            found = zip(*(self.numbers[part][at] for part, at in zip(partition, offset, strict=True)), strict=True)
+            columns |= {name: pa.array(column, pa.int64()) for name, column in zip(COLUMNS, found, strict=True)}
+        return pa.table(columns)
 
 
 def _name(key: int) -> bytes:
@@ -79,6 +86,7 @@ class Workload:
         self.bin_of = self._bins()
         self._weights = [1 / (rank + 1) ** parameters.skew for rank in range(parameters.keys)]
         self._offsets = [0] * PARTITIONS
+        self._senders = Senders[tuple[int, int]](parameters.seed, parameters.linked, PARTITIONS)
         self.truth: dict[int, dict[int, Any]] = defaultdict(dict)
         self.shape: dict[int, int] = defaultdict(int)
         self.recipes = Recipes()
@@ -106,10 +114,14 @@ class Workload:
             partition = key % PARTITIONS
             value = random.randrange(BAD) + (BAD if self._p.bad and random.random() < self._p.bad else 0)
             records.append(self._at(partition, key, value))
+            self._senders.sent(partition, (key, value))
             if self._p.refused and random.random() < self._p.refused:
                 records.append(self._at(random.randrange(PARTITIONS), *self._wrong(key)))
+                self._senders.sent(records[-1][0], (key, value), applies=False)
+            records += [self._at(partition, *again) for again in self._senders.again(partition)]
         known = dict(enumerate(self.bin_of))
-        return Batch(epoch, records, [known.get(record[2], self._p.seed % self._p.bins) for record in records])
+        bins = [known.get(record[2], self._p.seed % self._p.bins) for record in records]
+        return Batch(epoch, records, bins, self._senders.numbers if self._p.linked else None)
 
     def _at(self, partition: int, key: int | None, value: int) -> Record:
         self._offsets[partition] += 1
@@ -142,7 +154,9 @@ class Workload:
         self.refused, self.turned = set(), set()
         results: dict[int, bytes] = {}
         for worker in range(written.workers):
-            here = {bin_: sorted(found) for bin_, found in arrived.items() if written.plan.routing[bin_] == worker}
+            mine = {bin_: found for bin_, found in arrived.items() if written.plan.routing[bin_] == worker}
+            new = {bin_: [one for one in found if one[:2] not in self._senders.repeats] for bin_, found in mine.items()}
+            here = {bin_: sorted(found) for bin_, found in new.items() if found}
             results |= self._worked(worker, here, written)
         for bin_ in sorted({*arrived, *(bin_ for bin_, _ in self.turned)}):
             self._history[bin_].append((batch.epoch, dict(self.truth[bin_])))

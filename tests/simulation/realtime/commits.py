@@ -136,7 +136,7 @@ class Folded:
         found: dict[tuple[int, int], list[int]] = defaultdict(list)
         for partition, log in enumerate(load.log):
             for offset in range(len(log) - 1, -1, -1):
-                if (partition, offset) not in load.refused:
+                if load.applies(partition, offset):
                     found[log[offset][1], partition].append(offset)
         return found
 

@@ -150,7 +150,7 @@ class Oracle:
                 if name[:1] == OFFSETS and _bin(name) in here:
                     last = open_value(name, value)
                     place = int.from_bytes(last[:8], "big"), int.from_bytes(last[8:], "big")
-                    offsets[_bin(name), int.from_bytes(name[3:], "big")] = place
+                    offsets[_bin(name), int.from_bytes(name[3:], "big", signed=True)] = place
         require(offsets == load.offsets(), "offsets", f"bins have applied {offsets}, not {load.offsets()}")
         self._reported()
         folded = self._versions()
@@ -199,7 +199,10 @@ class Oracle:
         if len(self._query.applied) <= self._query.driver.last_epoch:
             return
         load = self._query.load
-        applied, come = sum(self._query.applied.values()), sum(map(len, load.log)) - len(load.refused)
+        applied, come = (
+            sum(self._query.applied.values()),
+            sum(map(len, load.log)) - len(load.refused | load.senders.repeats),
+        )
         require(applied == come, "reports", f"workers have reported {applied} of {come} records")
 
     def _same_answers(self) -> None:

@@ -92,7 +92,7 @@ class Query:
         output, state = self.topic, str(self._folder / "state")
         self.spec = QuerySpec(
             self._checkpoint.query, p.bins, self.load.operator, output, state, self.files, repeats=True,  # type: ignore[arg-type]
-            on_error="skip" if p.refused else "fail",
+            on_error="skip" if p.refused else "fail", linked=p.linked > 0,
         )  # fmt: skip
         self._coordinator = Coordinator()
         self.driver = Driver(

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from auctions import FROM_SCRATCH, ends, random_events, rows
 from chaos.recipes import BAD, POISON
+from chaos.senders import COLUMNS, Senders
 
 from impls.operators import DenseCount
 from impls.store.hashing import bin_of_hash, hash_int64
@@ -42,6 +43,7 @@ class Workload:
         self.log: list[list[Record]] = [[] for _ in range(p.partitions)]
         self.refused: set[tuple[int, int]] = set()
         self.places = Places(p.seed, p.partitions, p.rows)
+        self.senders = Senders[Record](p.seed, p.linked, p.partitions)
         self.history: dict[int, list[bytes | None]] = defaultdict(list)
         self.begun = dict.fromkeys(range(p.keys), 0) if p.operator in {"dense", "preloaded"} else {}
         self.truth: dict[int, Any] = dict(self.begun)
@@ -58,7 +60,8 @@ class Workload:
         key_type = pa.int64() if self.operator.key_type == "long" else pa.binary()
         columns = [(name, pa.string() if name in _TEXT else pa.int64()) for name in self.operator.columns]
         numbers = [(ROW, pa.int64())] if self.places.several else []
-        self.schema = pa.schema([*_BASE, ("key", key_type), *columns, *numbers])
+        sent = [(name, pa.int64()) for name in COLUMNS if p.linked]
+        self.schema = pa.schema([*_BASE, ("key", key_type), *columns, *numbers, *sent])
 
     def bin_of(self, key: int) -> int:
         """Returns a key's bin."""
@@ -79,10 +82,15 @@ class Workload:
                 partition = 0 if partition in self._idle else partition
                 self.history[key].append(self._fold(key, columns["value"]))
             self.left -= 1
-            self._add(partition, (key, self.bin_of(key), columns), begun)
+            record = key, self.bin_of(key), columns
+            self._add(partition, record, begun)
+            self.senders.sent(partition, record)
             if self._p.refused and self._random.random() < self._p.refused:
                 self.refused.add((partition, len(self.log[partition])))
                 self._add(partition, self._wrong(key, columns), begun)
+                self.senders.sent(partition, record, applies=False)
+            for again in self.senders.again(partition):
+                self._add(partition, again, begun)
 
     def _add(self, partition: int, record: Record, begun: set[int]) -> None:
         self.log[partition].append(record)
@@ -123,6 +131,7 @@ class Workload:
             keys if long else [None if key is None else key.to_bytes(8, "big") for key in keys],
             *([row.get(name) for _, _, row in found] for name in self.operator.columns),
             *([rows] if self.places.several else []),
+            *(zip(*self.senders.numbers[partition][low:high], strict=True) if self._p.linked else []),
         ]  # fmt: skip
         arrays = [pa.array(c, kind) for c, kind in zip(columns, self.schema.types, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
@@ -133,10 +142,17 @@ class Workload:
         for partition, log in enumerate(self.log):
             places = self.places.of(partition, 0, len(log))
             for at, ((code, offset, row), (_, bin_, _)) in enumerate(zip(places, log, strict=True)):
-                if (partition, at) in self.refused:
+                if not self.applies(partition, at):
                     continue
                 found[bin_, code] = offset, row if self.places.several else WHOLE
+                if self._p.linked:
+                    producer, number = self.senders.numbers[partition][at]
+                    found[bin_, producer] = number, offset
         return found
+
+    def applies(self, partition: int, at: int) -> bool:
+        """Returns whether a row is to be applied, once: it can be, and is no repeat."""
+        return (partition, at) not in self.refused | self.senders.repeats
 
     def answers(self) -> list[str]:
         """Returns the results of a query on event time, in any order, as text."""

@@ -1,0 +1,90 @@
+"""Results of one query as the input of another, each once, across failures and rescales of either.
+
+A worker that is run again sends its results again. Each has a number in its header (`impls.worker.results`), and those
+of a worker grow in each partition of the topic. So a result is known by its *producer*, which is query, worker and
+partition, and by its number: each bin of the next query keeps with its state the last number that it has applied of
+each producer, and drops a repeat (`impls.store.offsets.Numbers`). Records keep the order that they have in the topic.
+"""
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from impls.errors import UsageError
+from impls.spark.readback import rows_of_json
+from impls.spark.topics import LINKED
+from impls.worker.output import Output
+from impls.worker.results import HEADER, NUMBER
+
+_EPOCH, _INDEX, _INDEX_BITS = 15, 19, 31  # where they begin in a header, from 1; bits of the second in a number
+_HEADER = f"get(filter(headers, one -> one.key = '{HEADER}'), 0).value"
+_NAMES = ("key", "timestamp")
+
+
+def results_of(
+    spark: SparkSession,
+    output: Output,
+    schema: str | StructType | None = None,
+    *,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Returns the results of a query as a streaming DataFrame for `impls.stream` and its like, each result once.
+
+    Repeats, which a query sends again after a failure, are dropped by the bins of the query that reads them. Spark's
+    own operators on this DataFrame see them.
+
+    Columns: `key`, as the query gave it (binary), `timestamp` of the message, and the fields of the results, which are
+    JSON; without a schema `value`, their text. Two queries may send to the topic.
+
+    Args:
+        spark: the session.
+        output: where the query sends its results.
+        schema: of a result, as DDL or StructType; it has no field `key` or `timestamp`.
+        options: further ones of Spark's Kafka source, such as those of SASL and TLS (kafka.*).
+
+    Raises:
+        UsageError: the schema has a field of a name that is taken.
+    """
+    reader = spark.readStream.format("kafka").options(**{**(options or {}), LINKED: "true", "includeHeaders": "true"})
+    reader = reader.option("kafka.bootstrap.servers", output.bootstrap).option("subscribe", output.topic)
+    frame = reader.option("startingOffsets", (options or {}).get("startingOffsets", "earliest")).load()
+    if schema is None:
+        return frame.selectExpr(*_NAMES, "cast(value AS string) AS value")
+    kind = spark._parse_ddl(schema) if isinstance(schema, str) else schema
+    fields = kind.fieldNames() if isinstance(kind, StructType) else []
+    if taken := [name for name in fields if name in _NAMES]:
+        raise UsageError(f"The results have a field {taken[0]!r}, a name that each message has for its own: rename it.")
+    return rows_of_json(frame, kind.json(), beside=_NAMES)
+
+
+def producer_sql() -> str:
+    """Returns the producer of a message by its columns, a number below 0, as SQL.
+
+    With 63 bits of a hash two of a thousand producers are the same once in 10^13 topics.
+    """
+    who = f"substring({_HEADER}, 1, 10)"  # query and worker
+    return f"if(length({_HEADER}) = {NUMBER.size}, xxhash64({who}, topic, partition) | shiftleft(1L, 63), {_ALIEN})"
+
+
+def number_sql() -> str:
+    """Returns the number of a message among those of its producer, as SQL."""
+    index, above = _little(_INDEX), _little(_INDEX + 4)
+    few = f"{above} = 0 AND {index} < {1 << _INDEX_BITS}L"
+    return f"shiftleft({_little(_EPOCH)}, {_INDEX_BITS}) | if({few}, {index}, {_MANY})"
+
+
+def _little(begin: int) -> str:
+    """Returns the 4 bytes of a header from a place on, the lowest first, as a number."""
+    parts = ", ".join(f"substring({_HEADER}, {place}, 1)" for place in range(begin + 3, begin - 1, -1))
+    return f"bigint(conv(hex(concat({parts})), 16, 10))"
+
+
+_ALIEN = (
+    "bigint(raise_error(concat('The message at offset ', offset, ' of ', topic, '-', partition, ' has no number of a "
+    "result: read with impls.results_of what an Output of this version has sent.')))"
+)
+_MANY = (
+    "bigint(raise_error(concat('The message at offset ', offset, ' of ', topic, '-', partition, ' is behind 2^31 other "
+    "results of an epoch, and cannot be told from repeats.')))"
+)
