@@ -144,7 +144,7 @@ def stream(
         files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
         spec = made(opened=opened, bins=bins, state_dir=_made(state_dir), files=files)
         driving = partial(Driver, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch, prepare=_prepare)
-        making = partial(driving, _controller(spec, how, initial(bins, workers, policy)), opened)
+        making = partial(driving, _controller(spec, how, initial(bins, workers, policy), _prepare), opened)
         return _handle(frame, spec, opened, making, start, read=read, control=control, policy=policy, on_event=on_event)
 
 
@@ -188,6 +188,8 @@ def _handle(
             hear = ControlListener(control, opened, driver, read.begin(real_time=real_time), read.broker).start
         driver.prepare.files(driver.next_planned > 0)
         source = partial(read.arrivals, real_time=real_time)
+        if driver.prepare.follow is not None and (arrivals := source()) is not None:
+            driver.prepare.follow(driver, arrivals.consumed)
         run = read.noting(run, opened.own, real_time=real_time, fsync=opened.fsync)
         return StreamHandle(run, changes, opened, source=source, end=end, listen=hear, **more)
 
@@ -196,9 +198,10 @@ _Making = Callable[[Executor], Driver]
 _Started = tuple[RunQuery, Driver, Callable[[], None]]
 
 
-def _controller(spec: QuerySpec, how: Mechanism, assignment: NDArray[np.int32]) -> Controller:
+def _controller(spec: QuerySpec, how: Mechanism, assignment: NDArray[np.int32], prepare: Preparation) -> Controller:
     drops = REAL_TIME_DROPS if spec.repeats else DROP_ENTRIES
-    return Controller(assignment, how, clock_of(spec.operator, spec.bins), drops)
+    clock = clock_of(spec.operator, spec.bins, linked=prepare.follow is not None)
+    return Controller(assignment, how, clock, drops)
 
 
 def _in_micro_batches(trigger: str, frame: DataFrame, spec: QuerySpec, opened: Checkpoint, making: _Making) -> _Started:

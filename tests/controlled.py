@@ -133,7 +133,7 @@ class Query:
         self.driver = Driver(
             Controller(START, catalog.make("megaphone-all-at-once")), self.opened, PullEverything(), files=None
         )
-        self.driver.before_plan = self._before
+        self.driver.before_plan = [self._before]
         self.log = ControlLog(self.opened, ControlTopic("broker:9092", "control", self.name))
         self._open.callback(self.log.close)
         self.carrier = Carrier(self.log, self.input.find, self._answer, lambda: self.driver.ending)

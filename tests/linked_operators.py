@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from impls.operators import StatefulMap
+from impls.operators.timed import KeyedProcess
+from impls.protocol.eventtime import EventTime
 from impls.worker import output
 
 
-class Deadly(StatefulMap):
+class Deadly:
     """Kills its process with -9 once, behind the results of a commit, when the file is there."""
 
     def __init__(self, file: str):
@@ -28,7 +30,7 @@ class Deadly(StatefulMap):
         output.Output.send = sent
 
 
-class Tally(Deadly):
+class Tally(Deadly, StatefulMap):
     """Counts the records of a key."""
 
     columns = ("scheduled_us",)
@@ -38,7 +40,7 @@ class Tally(Deadly):
         return (state or 0) + 1, {"name": int.from_bytes(key, "big"), "n": (state or 0) + 1}
 
 
-class Follow(Deadly):
+class Follow(Deadly, StatefulMap):
     """Counts the results of a key; each must have a higher count than the one before it."""
 
     columns = ("n",)
@@ -49,3 +51,44 @@ class Follow(Deadly):
         if record["n"] <= last:
             raise ValueError(f"count {record['n']} of {key!r} behind count {last}")
         return (seen + 1, record["n"]), {"seen": seen + 1, "n": record["n"]}
+
+
+SIZE, DISORDER = 10, 5
+
+
+class Counts(Deadly, KeyedProcess):
+    """Counts the records of a key in each window; the result comes when the window's end is reached."""
+
+    event_time = EventTime("at", disorder=DISORDER, partitions=2)
+    columns = ("at",)
+
+    def record(self, record, context):
+        self._may_die()
+        end = context.time - context.time % SIZE + SIZE
+        context.set_value((context.value(str(end)) or 0) + 1, str(end))
+        context.set_timer(end)
+
+    def timer(self, context):
+        end = context.time
+        context.emit({"end": end, "name": int.from_bytes(context.key, "big"), "n": context.value(str(end))})
+        context.set_value(None, str(end))
+
+
+class Highest(Deadly, KeyedProcess):
+    """Finds the highest count of each window, and whose it is."""
+
+    event_time = EventTime("end")
+    columns = ("end", "name", "n")
+
+    def record(self, record, context):
+        self._may_die()
+        most, names = context.value() or (0, [])
+        if record["n"] >= most:
+            names = [*(names if record["n"] == most else []), record["name"]]
+            context.set_value((record["n"], sorted(names)))
+            context.set_timer(context.time)
+
+    def timer(self, context):
+        most, names = context.value()
+        context.emit({"end": context.time, "n": most, "names": names})
+        context.set_value(None)

@@ -197,7 +197,7 @@ class ControlListener:
     def start(self, answer: Answerer) -> "ControlListener":
         """Lets `answer` take requests from now on."""
         self._carrier = Carrier(self._log, self._times.find, answer, lambda: self._driver.ending)
-        self._driver.before_plan = self._before_plan
+        self._driver.before_plan.append(self._before_plan)
         self._thread.start()
         return self
 

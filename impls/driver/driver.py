@@ -76,7 +76,8 @@ class Driver:
         self._last_end = time.perf_counter()
         self.ending = False
         self.prepare, self._prepared = prepare, False
-        self.before_plan: Callable[[int], None] = lambda _epoch: None  # called before an epoch gets its plan
+        self.before_plan: list[Callable[[int], None]] = []  # called before an epoch gets its plan
+        self.waits: list[Callable[[], bool]] = []  # say whether the next epoch is wanted at once
         self.on_command: Callable[[], None] = lambda: None  # called when an epoch is wanted at once
         self.check_workers: Callable[[int], None] = lambda _workers: None  # raises UsageError: more than can run
         self.now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000  # processing time of the next plan
@@ -109,11 +110,6 @@ class Driver:
         self.last_epoch = self._held = self.controller.observed
         self._planned = max([self.last_epoch, *(plan.epoch for plan in plans)])
 
-    @property
-    def swept_bytes(self) -> int:
-        """Bytes of half-written files that were deleted when this driver began."""
-        return self._keeper.swept_bytes if self._keeper else 0
-
     @contextmanager
     def locked(self) -> Iterator[Controller]:
         """Gives the controller to one thread at a time, which may have it already.
@@ -127,6 +123,11 @@ class Driver:
     def next_planned(self) -> int:
         """The first epoch that has no durable plan, from which on a command holds that comes now."""
         return self._planned + 1
+
+    @property
+    def hurries(self) -> bool:
+        """Whether the next epoch is wanted at once."""
+        return self.controller.busy or any(waits() for waits in self.waits)
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -187,7 +188,8 @@ class Driver:
     def run_epoch(self, batch: Any, epoch: int) -> None:
         """Runs one epoch on what the executor takes for its records; raises QueryEnded or StopNeeded instead."""
         if not self.ending and epoch > self._planned:
-            self.before_plan(epoch)
+            for look in self.before_plan:
+                look(epoch)
         if self.ending:
             raise QueryEnded
         begin, begin_us = time.perf_counter(), time.time_ns() // 1000

@@ -1,7 +1,8 @@
-"""What a start writes for its query beside the journals, and when: only when nothing refuses the start any more."""
+"""What a start has beside the journals: files that it writes when nothing refuses it any more, what it follows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 
 def _nothing(*_: object) -> None:
@@ -16,10 +17,13 @@ class Preparation:
         files: called with whether the checkpoint has a plan, when all else is checked and the query is about to start;
             without a plan nobody has read what an earlier start wrote, so it is written anew. Raises UsageError.
         first: called before the first epoch of this start; raises UsageError or StateError, which ends the query.
+        follow: lets the watermark follow the query whose results are the input; called with the driver, and with what
+            says how far an epoch and all before it have read. None where the watermark goes by the input's times.
     """
 
     files: Callable[[bool], None] = _nothing
     first: Callable[[], None] = _nothing
+    follow: Callable[[Any, Callable[[int], Any]], None] | None = None
 
 
 NOTHING = Preparation()

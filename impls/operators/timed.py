@@ -100,13 +100,13 @@ def valid_times(times: pa.ChunkedArray) -> NDArray[np.bool_]:
     return valid
 
 
-def clock_of(operator: Operator, bins: int) -> EventClock | None:
+def clock_of(operator: Operator, bins: int, *, linked: bool = False) -> EventClock | None:
     """Returns the driver's clock for an operator with event time, None for another; see `impls.protocol.eventtime`."""
     if operator.event_time is None:
         return None
     if isinstance(operator, RecordOperator) or operator.event_time.column not in operator.columns:
         raise UsageError(f"{type(operator).__name__} has an event time: make it a TimedOperator that reads its column.")
-    return EventClock(operator.event_time, operator.merge, bins)
+    return EventClock(operator.event_time, operator.merge, bins, linked=linked)
 
 
 class KeyContext:

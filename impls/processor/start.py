@@ -1,6 +1,7 @@
 """`transform_with_state`: a StatefulProcessor of Spark's users on this runtime, with the arguments of Spark's."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from pyspark.sql.types import StructField, StructType, TimestampNTZType, Timesta
 
 from impls.api import stream
 from impls.driver.handle import StreamHandle
-from impls.driver.preparing import NOTHING, Preparation
+from impls.driver.preparing import NOTHING
 from impls.errors import UsageError
 from impls.operators.base import quoted
 from impls.processor.encoding import Variable, in_ranges
@@ -108,7 +109,7 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
         state_dir=state_dir,
         checkpoint=checkpoint,
         workers=workers,
-        _prepare=Preparation(write, kept.keep),
+        _prepare=replace(options.pop("_prepare", NOTHING), files=write, first=kept.keep),
         **{**options, "time": "scheduled"} if options.get("time") else options,
     )
 

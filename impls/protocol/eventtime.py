@@ -146,10 +146,17 @@ class EventClock:
     Attributes:
         watermark: that of the epoch to be planned next, None until all partitions have been seen.
         ready: merged partials that the next epoch delivers.
+
+    Args:
+        event_time: the operator's.
+        merge: of the operator, for partials.
+        bins: number of bins.
+        linked: the input is another query's results, which come in no order of time: the watermark follows `reach`
+            alone.
     """
 
-    def __init__(self, event_time: EventTime, merge: Merge, bins: int):
-        self._event_time, self._merge = event_time, merge
+    def __init__(self, event_time: EventTime, merge: Merge, bins: int, *, linked: bool = False):
+        self._event_time, self._merge, self._linked = event_time, merge, linked
         self._seen: dict[int, int] = {}
         self._run = np.full(bins, NO_TIME, np.int64)  # up to where the timers of each bin have run
         self._waiting: list[Partial] = []
@@ -170,6 +177,19 @@ class EventClock:
     def settled(self) -> bool:
         """Whether all that the input so far gives rise to has been done: without new records nothing changes."""
         return not self.ready and (self.watermark is None or bool(self._run.min() >= self.watermark))
+
+    @property
+    def sent(self) -> int | None:
+        """Up to where the timers of all bins have run, as of the epoch observed last; None before the first one has.
+
+        No result of a timer at or below it comes any more, nor one of a record below it that is not late.
+        """
+        until = int(self._run.min())
+        return None if until == NO_TIME else until
+
+    def reach(self, time: int) -> None:
+        """Takes in that no result of the other query comes any more that is below an event time."""
+        self._rise(time - self._event_time.disorder)
 
     def reached(self, time: int | None) -> bool:
         """Returns whether the watermark has come to a time with the epoch observed last; never to None."""
@@ -200,16 +220,17 @@ class EventClock:
         self.ready = tuple(partial for partial in waiting if partial.time <= until)
         self._waiting = [partial for partial in waiting if partial.time > until]
         self._last, self._waited = self._held, tuple(waits)
-        for partition, time in times:
+        for partition, time in times if not self._linked else ():
             self._seen[partition] = max(time, self._seen.get(partition, time))
         self._advance()
 
     def _advance(self) -> None:
         """Lets the watermark rise to what the input partitions seen allow."""
         if self._seen and len(self._seen) >= self._event_time.partitions:
-            furthest = (max if self._event_time.of_all else min)(self._seen.values())
-            now = furthest - self._event_time.disorder
-            self.watermark = now if self.watermark is None else max(now, self.watermark)
+            self._rise((max if self._event_time.of_all else min)(self._seen.values()) - self._event_time.disorder)
+
+    def _rise(self, now: int) -> None:
+        self.watermark = now if self.watermark is None else max(now, self.watermark)
 
     def forget(self, is_gone: Callable[[int], bool]) -> None:
         """Waits no longer for input partitions that are gone, as those of a topic that was made anew."""

@@ -153,6 +153,6 @@ def with_heartbeat(df: DataFrame, driver: Driver) -> tuple[DataFrame, Callable[[
 
     def tell() -> None:
         heartbeat.tell(driver.metrics.counts())
-        heartbeat.hurry(driver.controller.busy)
+        heartbeat.hurry(driver.hurries)
 
     return heartbeat.added_to(df), tell

@@ -19,7 +19,7 @@ from impls.worker.results import HEADER, NUMBER
 
 _EPOCH, _INDEX, _INDEX_BITS = 15, 19, 31  # where they begin in a header, from 1; bits of the second in a number
 _HEADER = f"get(filter(headers, one -> one.key = '{HEADER}'), 0).value"
-_NAMES = ("key", "timestamp")
+_NAMES = ("key", "partition", "offset", "timestamp")
 
 
 def results_of(
@@ -34,13 +34,13 @@ def results_of(
     Repeats, which a query sends again after a failure, are dropped by the bins of the query that reads them. Spark's
     own operators on this DataFrame see them.
 
-    Columns: `key`, as the query gave it (binary), `timestamp` of the message, and the fields of the results, which are
-    JSON; without a schema `value`, their text. Two queries may send to the topic.
+    Columns: `key`, as the query gave it (binary), `partition`, `offset` and `timestamp` of the message, and the fields
+    of the results, which are JSON; without a schema `value`, their text. Several queries may send to the topic.
 
     Args:
         spark: the session.
         output: where the query sends its results.
-        schema: of a result, as DDL or StructType; it has no field `key` or `timestamp`.
+        schema: of a result, as DDL or StructType, with none of the names above.
         options: further ones of Spark's Kafka source, such as those of SASL and TLS (kafka.*).
 
     Raises:

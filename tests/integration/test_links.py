@@ -6,8 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import chained
 import linked
 import pytest
+from chained import Chained
 from linked import Linked, scenario
 from linked_operators import Follow
 from processes import spawn
@@ -18,6 +20,16 @@ from harness.files import ROOT
 from impls.errors import StateError, UsageError
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+def run_in_real_time(file, kafka, topics, folder):
+    """Runs a scenario in a process of its own and returns what it says."""
+    given = json.dumps({"kafka": kafka, "topics": topics, "folder": str(folder)})
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    child = spawn([sys.executable, file, given], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    out, said = child.communicate(timeout=560)
+    assert child.returncode == 0, said[-3000:]
+    return out
 
 
 @pytest.fixture
@@ -32,12 +44,17 @@ def test_each_result_is_seen_once_by_the_next_query_whatever_happens_to_either(s
 
 @pytest.mark.capability
 def test_the_same_in_real_time(kafka, topics, tmp_path):
-    given = json.dumps({"kafka": kafka, "topics": topics, "folder": str(tmp_path)})
-    command, env = [sys.executable, linked.__file__, given], {**os.environ, "PYTHONPATH": str(ROOT)}
-    child = spawn(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
-    out, said = child.communicate(timeout=560)
-    assert child.returncode == 0, said[-3000:]
-    assert int(out.split()[-1]) > 100
+    assert int(run_in_real_time(linked.__file__, kafka, topics, tmp_path).split()[-1]) > 100
+
+
+@pytest.mark.capability
+def test_a_chain_closes_each_window_once_whatever_happens_to_its_stages(spark, kafka, topics, tmp_path):
+    chained.scenario(Chained(spark, kafka, topics[:2], tmp_path))
+
+
+@pytest.mark.capability
+def test_a_chain_in_real_time(kafka, topics, tmp_path):
+    run_in_real_time(chained.__file__, kafka, topics[:2], tmp_path)
 
 
 def test_what_cannot_be_read_is_refused_in_a_sentence(spark, kafka, topics, tmp_path):

@@ -30,11 +30,12 @@ class Haste:
 
     An epoch begins at once while something moves. It also does to deliver complete partials, because results such as
     those of a window over all bins wait for nothing else, and to run a timer that the watermark or the input has
-    reached. For timers this holds during 100 ms of each second only: else a query with many of them would be busy with
-    epochs.
+    reached, or to learn how far another query's results were read. For the last two this holds during 100 ms of each
+    second only: else a query with many timers would be busy with epochs.
 
     Args:
         controller: the query's.
+        linked: returns whether results of another query are still to be read before its watermark is reached.
         timers: returns whether a worker has seen what lets a timer run, and the time of the earliest timer.
         now: a clock that does not go back, in seconds.
     """
@@ -44,8 +45,10 @@ class Haste:
         controller: Controller,
         timers: Callable[[], tuple[bool, int | None]] = lambda: (False, None),
         now: Callable[[], float] = time.monotonic,
+        *,
+        linked: Callable[[], bool] = lambda: False,
     ):
-        self._controller, self._timers, self._now = controller, timers, now
+        self._controller, self._timers, self._now, self._linked = controller, timers, now, linked
         self._since = -_TIMERS_S
 
     def begins(self) -> bool:
@@ -57,7 +60,7 @@ class Haste:
 
     def _for_timers(self, clock: EventClock) -> bool:
         waits, due = self._timers()
-        if not waits and not clock.reached(due):
+        if not waits and not self._linked() and not clock.reached(due):
             return False
         passed = self._now() - self._since
         if passed >= _TIMERS_S:
@@ -92,7 +95,11 @@ def run_real_time(
             executor,
             slots=max(slots, 1 + int(controller.routing.max()), 1 + int(controller.location.max())),
             next_epoch=lambda: driver.last_epoch + 1,
-            busy=Haste(controller, lambda: (executor.timers_wait, executor.due)).begins,
+            busy=Haste(
+                controller,
+                lambda: (executor.timers_wait, executor.due),
+                linked=lambda: any(waits() for waits in driver.waits),
+            ).begins,
         )
     except BaseException:
         switchboard.close()

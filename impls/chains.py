@@ -1,0 +1,214 @@
+"""`chain`: keyed operators one behind the other, each a query that rescales by itself, with one handle for all.
+
+The results of a stage are the input of the next one, each once and in order (`impls.spark.links`), through a topic that
+the chain makes. Where a stage has event time, the watermark of the next one follows it (`impls.driver.milestones`), so
+that a window there closes when all that belongs to it has come. Otherwise it goes by the results' own times.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from impls.brokers import quiet, security_of
+from impls.closing import close_all, end_all
+from impls.driver.arrivals import asking, end_offsets
+from impls.driver.handle import StreamHandle
+from impls.driver.milestones import Milestones, adding, follow
+from impls.driver.preparing import NOTHING, Preparation
+from impls.errors import StateError, UsageError
+from impls.spark.links import results_of
+from impls.worker.output import Output
+from impls.worker.sinks import ForeachBatch
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_TOPIC_DEADLINE_S = 30.0
+_LOOK_S = 0.2
+
+
+def _as_it_is(frame: DataFrame) -> Any:
+    return frame
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A keyed operator of a chain.
+
+    Attributes:
+        name: of letters, digits, - and _; it names the stage's folders and its topic.
+        start: `impls.stream`, `impls.transform_with_state` or `impls.aggregate`, with the arguments that are the
+            stage's own, such as key and operator, as functools.partial has them.
+        workers: those that begin.
+        schema: of a result, as the next stage reads it, DDL or StructType; a chain's last stage needs none.
+        select: from the results of the stage before (`impls.results_of`), or the chain's input, to the first argument
+            of `start`, as in lambda frame: frame.groupBy("user").
+        options: further ones of `start` for this stage.
+    """
+
+    name: str
+    start: Callable[..., StreamHandle]
+    workers: int
+    schema: str | StructType | None = None
+    select: Callable[[DataFrame], Any] = _as_it_is
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Chain:
+    """The running queries of a chain; all methods may be called from any thread.
+
+    A stage that fails ends the others between two epochs. Started again on the same checkpoint, all go on.
+
+    Attributes:
+        stages: handles by the stages' names, in their order.
+    """
+
+    def __init__(self, stages: Mapping[str, StreamHandle]):
+        self.stages = dict(stages)
+        self._watch = threading.Thread(target=self._end_together, name="rescale-chain", daemon=True)
+        self._watch.start()
+
+    def rescale(self, stage: str, workers: int, **how: Any) -> str:
+        """Rescales one stage, see `StreamHandle.rescale`; raises UsageError for an unknown one too."""
+        if stage not in self.stages:
+            raise UsageError(f"The chain has no stage {stage!r}: use one of {', '.join(self.stages)}.")
+        return self.stages[stage].rescale(workers, **how)
+
+    def await_migration(self, timeout_s: float) -> bool:
+        """Waits until no stage migrates and returns whether that came about in time; raises what a stage fails with."""
+        return all(handle.await_migration(timeout_s) for handle in self.stages.values())
+
+    def status(self) -> dict[str, dict[str, Any]]:
+        """Returns `StreamHandle.status` of each stage by its name."""
+        return {name: handle.status() for name, handle in self.stages.items()}
+
+    def await_end(self, timeout_s: float | None = None) -> bool:
+        """Waits until all stages have ended and returns whether they have; raises what one failed with."""
+        self._watch.join(timeout_s)
+        for name, handle in self.stages.items():
+            if (error := handle.failed) is not None:
+                raise StateError(f"The stage {name} has failed: {error}") from error
+        return not self._watch.is_alive()
+
+    def stop(self) -> None:
+        """Ends all stages between two epochs, the first one first; raises what one failed with.
+
+        What a stage has not read of the results before it waits in their topic for the next start.
+        """
+        close_all([handle.stop for handle in self.stages.values()], "chain")
+
+    def _end_together(self) -> None:
+        """Waits until all stages have ended; where one has failed the others are ended too."""
+        handles = list(self.stages.values())
+        while not all(handle.ended(0) for handle in handles):
+            if any(handle.failed is not None for handle in handles):
+                end_all([handle.stop for handle in handles if handle.failed is None], "chain")
+                return
+            next(handle for handle in handles if not handle.ended(0)).ended(_LOOK_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.stop()
+        else:  # that error is the one to see
+            end_all([handle.stop for handle in self.stages.values()], "chain")
+
+
+def chain(
+    df: DataFrame,
+    stages: Sequence[Stage],
+    *,
+    name: str,
+    bootstrap: str,
+    results: Output | ForeachBatch | None,
+    state_dir: str | Path,
+    checkpoint: str | Path,
+    partitions: int = 8,
+    producer: Mapping[str, str] | None = None,
+    source: Mapping[str, str] | None = None,
+    **options: Any,
+) -> Chain:
+    """Starts the queries of a chain, the first one first, and returns their handle.
+
+    Args:
+        df: the input of the first stage, see `impls.stream`.
+        stages: two or more, in the order in which records go through them.
+        name: of the chain, as of a stage: the results of a stage go through the topic NAME.STAGE, which is made if it
+            is not there, with the broker's own retention. A stage that is away for longer loses nothing: it ends.
+        bootstrap: addresses of the broker that has these topics.
+        results: where the last stage's results go, see `impls.stream`.
+        state_dir: folder for the state, with one for each stage.
+        checkpoint: folder for the checkpoints, likewise; the same folder again continues the chain.
+        partitions: of the topics that are made.
+        producer: librdkafka's settings for them, such as those of SASL and TLS.
+        source: options of Spark's Kafka source for them (kafka.*).
+        options: what all stages are given besides: mode, real_time, mechanism, durability, ...
+
+    Raises:
+        UsageError: as `impls.stream`; a name that cannot be used, or that two stages have; a topic that cannot be made.
+    """
+    _check_names(name, stages)
+    topics = [f"{name}.{stage.name}" for stage in stages[:-1]]
+    between = [Output(bootstrap, topic, partitions, options=dict(producer or {})) for topic in topics]
+    _make_topics(between)
+    sinks: list[Output | ForeachBatch | None] = [*between, results]
+    frames: list[Callable[[], DataFrame]] = [lambda: df]
+    for stage, out_of in zip(stages, between, strict=False):
+        frames.append(partial(results_of, df.sparkSession, out_of, stage.schema, options=source))
+    started: dict[str, StreamHandle] = {}
+    before: Milestones | None = None
+    try:
+        for stage, frame, out in zip(stages, frames, sinks, strict=True):
+            where = {"state_dir": Path(state_dir) / stage.name, "checkpoint": Path(checkpoint) / stage.name}
+            given = {**options, **stage.options, **where, "workers": stage.workers, "results": out}
+            prepare = NOTHING if before is None else Preparation(follow=partial(follow, before))
+            handle = stage.start(stage.select(frame()), **given, _prepare=prepare)
+            started[stage.name] = handle
+            before = _milestones_of(handle, out)
+    except BaseException:
+        end_all([handle.stop for handle in started.values()], "chain")
+        raise
+    return Chain(started)
+
+
+def _milestones_of(handle: StreamHandle, out: Output | ForeachBatch | None) -> Milestones | None:
+    """Returns what gets the milestones of a stage, None where it has no event time, or no topic of results."""
+    driver = handle.changes.driver
+    if (clock := driver.controller.clock) is None or not isinstance(out, Output):
+        return None
+    milestones, client = Milestones(), asking({"bootstrap.servers": out.bootstrap, **security_of(out.options)})
+    places = [(out.topic, number) for number in range(out.partitions)]
+    driver.listeners.append(adding(milestones, clock, partial(end_offsets, client, places)))
+    return milestones
+
+
+def _check_names(name: str, stages: Sequence[Stage]) -> None:
+    if len(stages) < 2:
+        raise UsageError("A chain has two stages at least: start a single one by itself.")
+    for word in (name, *(stage.name for stage in stages)):
+        if not _NAME.fullmatch(word):
+            raise UsageError(f"The name {word!r} cannot be that of a topic: use up to 80 letters, digits, - and _.")
+    names = [stage.name for stage in stages]
+    if twice := next((one for one in names if names.count(one) > 1), None):
+        raise UsageError(f"Two stages have the name {twice!r}.")
+
+
+def _make_topics(outputs: Sequence[Output]) -> None:
+    """Makes the topics that are not there; raises UsageError where the broker does not."""
+    admin = AdminClient(quiet(outputs[0].bootstrap, security_of(outputs[0].options)))
+    asked = [NewTopic(out.topic, out.partitions) for out in outputs]
+    for topic, made in admin.create_topics(asked, request_timeout=_TOPIC_DEADLINE_S).items():
+        try:
+            made.result(_TOPIC_DEADLINE_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise UsageError(f"The topic {topic} cannot be made: {error.args[0].str()}.") from error

@@ -1,0 +1,112 @@
+"""What the drivers of two linked queries tell each other: how far in event time the results of the first have come.
+
+Results do not come in the order of their times: those of two workers lie in one partition of the topic, and a bin that
+moves runs its timers later than others. The first query's driver knows up to where all timers have run, and then the
+broker says where the results end. So a *milestone* is an event time and offsets before which all results below it lie.
+The second query's watermark rises to it once all before these offsets was read, and its plan says so, as of any
+watermark. Both queries are in one process; where the first one starts again, it gives a milestone anew.
+"""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from impls.autoscale.intervals import PartitionOffsets
+from impls.driver.driver import Driver
+from impls.driver.epochs import EpochRecord
+from impls.errors import StateError
+from impls.protocol.eventtime import EventClock
+
+_MILESTONES_MOST = 1024  # that wait; every second one is given up then
+_LOG = logging.getLogger(__package__)
+
+
+class Milestones:
+    """How far a query has come for the one that reads its results: add() by the first, reached() by the other one.
+
+    From any threads.
+
+    Attributes:
+        wake: begins an epoch of the query that reads, set by that.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._milestones: deque[tuple[int, PartitionOffsets]] = deque()
+        self._reached: int | None = None
+        self.wake: Callable[[], None] = lambda: None
+
+    def add(self, time: int, ends: PartitionOffsets) -> None:
+        """Adds the milestone that all results below an event time lie before some offsets."""
+        with self._lock:
+            self._milestones.append((time, dict(ends)))
+            if len(self._milestones) > _MILESTONES_MOST:
+                self._milestones = deque(list(self._milestones)[1::2])
+        self.wake()
+
+    def reached(self, read: PartitionOffsets) -> int | None:
+        """Returns the event time below which all results were read, None as long as there is no such time.
+
+        Args:
+            read: by topic and partition, the offset behind what was read; 0 where there is none.
+        """
+        with self._lock:
+            while self._milestones and all(read.get(place, 0) >= at for place, at in self._milestones[0][1].items()):
+                self._reached, _ = self._milestones.popleft()
+            return self._reached
+
+    @property
+    def waits(self) -> bool:
+        """Whether results before a milestone are still to be read."""
+        return bool(self._milestones)
+
+
+def adding(
+    milestones: Milestones, clock: EventClock, ends: Callable[[], PartitionOffsets]
+) -> Callable[[EpochRecord], None]:
+    """Returns what adds milestones behind the epochs of the query that sends, for `Driver.listeners`.
+
+    A broker that does not say where the results end is asked again behind the next epoch.
+
+    Args:
+        milestones: for the query that reads.
+        clock: of the query that sends.
+        ends: asks where the results end; raises StateError where that cannot be told.
+    """
+    last: int | None = None
+
+    def add(_record: EpochRecord) -> None:
+        nonlocal last
+        sent = clock.sent
+        if sent is None or (last is not None and sent <= last):
+            return
+        try:
+            milestones.add(sent, ends())
+        except StateError as error:
+            _LOG.warning("The next query's watermark waits: %s", error)
+        else:
+            last = sent
+
+    return add
+
+
+def follow(milestones: Milestones, driver: Driver, read: Callable[[int], PartitionOffsets]) -> None:
+    """Lets the watermark of a driver's query follow the query whose results are its input.
+
+    Args:
+        milestones: of the query that sends.
+        driver: of the query that reads.
+        read: returns the offsets behind what an epoch and all before it have read.
+    """
+
+    def look(epoch: int) -> None:
+        clock = driver.controller.clock
+        if clock is None or (at := milestones.reached(read(epoch - 1) if milestones.waits else {})) is None:
+            return
+        with driver.locked():
+            clock.reach(at)
+
+    driver.before_plan.append(look)
+    driver.waits.append(lambda: milestones.waits)
+    milestones.wake = driver.on_command

@@ -1,0 +1,151 @@
+"""A chain of two stages with event time, rescaled, killed and started again: the highest count of each window, once.
+
+In real time in a process of its own, whose Spark session needs other settings than that of the other tests.
+"""
+
+import json
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from linked import DEADLINE_S, PARTITIONS, SLOTS, Topic
+from linked_operators import DISORDER, SIZE, Counts, Highest
+from pipeline import await_true
+from topics import json_rows, producer_for
+
+import impls
+
+KEYS, BINS = 30, 16
+FAR = 1 << 40  # the time of the last record of each partition
+
+
+@dataclass
+class Chained:
+    """The chain, its input and what must come of it."""
+
+    spark: Any
+    kafka: str
+    topics: list[str]  # of the input, of the results
+    folder: Path
+    mode: str = "micro-batch"
+    name: str = "chain"
+
+    def __post_init__(self) -> None:
+        self._random, self._now = Random(7), 1_000
+        self._counted: Counter[tuple[int, int]] = Counter()
+        self._found = Topic(self.kafka, self.topics[1])
+
+    def deadly(self, stage: str) -> Path:
+        return self.folder / f"kill-{stage}"
+
+    def start(self) -> impls.Chain:
+        rows = json_rows(self.spark, self.kafka, self.topics[0], "name long, at long")
+        read = "end long, name long, n long"
+        return impls.chain(
+            rows,
+            [
+                impls.Stage("counts", partial(impls.stream, key="name", operator=self._of("counts", Counts)), 2, read),
+                impls.Stage("highest", partial(impls.stream, key="end", operator=self._of("highest", Highest)), 2),
+            ],
+            name=self.name, bootstrap=self.kafka, results=impls.Output(self.kafka, self.topics[1], PARTITIONS),
+            state_dir=self.folder / "state", checkpoint=self.folder / "checkpoint", partitions=PARTITIONS, bins=BINS,
+            mode=self.mode, real_time=impls.RealTime(SLOTS),
+            py_files=[Path(__file__).with_name("linked_operators.py")],
+        )  # fmt: skip
+
+    def _of(self, stage: str, kind: Any) -> Any:
+        return kind(str(self.deadly(stage)))
+
+    def send(self, records: int) -> None:
+        """Sends records whose times go on, out of order within the disorder."""
+        producer = producer_for(self.kafka)
+        for i in range(records):
+            self._now += self._random.random() < 0.2
+            at, name = self._now - self._random.randrange(DISORDER), self._random.randrange(KEYS)
+            self._counted[at - at % SIZE + SIZE, name] += 1
+            producer.produce(self.topics[0], json.dumps({"name": name, "at": at}), partition=i % 2)
+        assert producer.flush(30) == 0
+
+    def end(self) -> None:
+        """Sends what closes every window."""
+        for partition in range(2):
+            producer_for(self.kafka).produce(self.topics[0], json.dumps({"name": 0, "at": FAR}), partition=partition)
+        assert producer_for(self.kafka).flush(30) == 0
+
+    def expected(self) -> dict[int, tuple[int, list[int]]]:
+        """By the end of each window, the highest count and whose it is."""
+        found: dict[int, tuple[int, list[int]]] = {}
+        for (end, name), n in self._counted.items():
+            most, names = found.get(end, (0, []))
+            if n >= most:
+                found[end] = n, sorted([*(names if n == most else []), name])
+        return found
+
+    def found(self) -> dict[int, tuple[int, list[int]]]:
+        """The results so far; there is one of each window."""
+        read = self._found.read().values()
+        assert all(times == 1 for times, _ in read), "a window has two results"
+        return {row["end"]: (row["n"], row["names"]) for _, row in read}
+
+    def await_windows(self, chain: impls.Chain, until: int, what: str) -> None:
+        """Waits until the windows that end by a time have their results, which are right."""
+
+        def there() -> bool:
+            assert not chain.await_end(0)  # which raises what a stage has failed with
+            return {end for end in self.expected() if end <= until} <= self.found().keys()
+
+        await_true(there, what, DEADLINE_S)
+        assert {end: self.expected()[end] for end in self.found() if end <= until} == {
+            end: row for end, row in self.found().items() if end <= until
+        }
+
+    @property
+    def closed(self) -> int:
+        """Up to here windows are closed by what was sent."""
+        return self._now - 2 * DISORDER - SIZE
+
+
+def scenario(chained: Chained) -> None:
+    """Runs the chain through everything; all windows have the right result, once."""
+    with chained.start() as chain:
+        chained.send(400)
+        chained.await_windows(chain, chained.closed, "the first windows")
+        chain.rescale("counts", 3)
+        chain.rescale("highest", 4)
+        chained.send(400)
+        assert chain.await_migration(DEADLINE_S)
+        chained.await_windows(chain, chained.closed, "windows behind the rescales")
+        for stage in ("counts", "highest"):
+            chained.deadly(stage).touch()
+            chained.send(300)
+            await_true(lambda stage=stage: not chained.deadly(stage).exists(), f"a worker of {stage} to die")
+            chained.await_windows(chain, chained.closed, f"windows behind the death of a worker of {stage}")
+        chained.send(200)
+    with chained.start() as chain:
+        chain.rescale("counts", 2)
+        chain.rescale("highest", 2)
+        chained.send(200)
+        chained.end()
+        chained.await_windows(chain, FAR - 1, "all windows")
+        assert chain.await_migration(DEADLINE_S)
+        assert {name: status["workers"] for name, status in chain.status().items()} == {"counts": 2, "highest": 2}
+
+
+def main(given: dict[str, Any]) -> None:
+    """Runs the scenario in real time."""
+    from harness.setup.java import ensure_jars
+    from impls.spark.realtime.settings import real_time_settings, real_time_threads
+    from impls.spark.session import spark_session
+
+    threads = real_time_threads(2, SLOTS) + real_time_threads(PARTITIONS, SLOTS)
+    spark = spark_session(ensure_jars().spark, threads=threads, settings=real_time_settings())
+    scenario(Chained(spark, given["kafka"], given["topics"], Path(given["folder"]), "real-time", "chain-at-once"))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,110 @@
+"""What goes between two queries: the second one's watermark follows what was read of the first one's results."""
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from impls.driver.milestones import Milestones, adding
+from impls.errors import StateError
+from impls.protocol.eventtime import NO_TIME, EventClock, EventTime
+
+BINS = 4
+P, Q = ("r", 0), ("r", 1)
+
+
+def clock(*, linked=False, disorder=0, **more):
+    return EventClock(EventTime("at", disorder=disorder, **more), lambda values: values, BINS, linked=linked)
+
+
+def test_a_milestone_is_reached_when_all_before_its_offsets_is_read():
+    milestones = Milestones()
+    assert (milestones.reached({}), milestones.waits) == (None, False)
+    milestones.add(10, {P: 3, Q: 0})
+    milestones.add(20, {P: 3, Q: 5})
+    assert (milestones.reached({P: 2, Q: 9}), milestones.waits) == (None, True)
+    assert (milestones.reached({P: 3}), milestones.waits) == (10, True)
+    assert (milestones.reached({P: 3, Q: 5}), milestones.waits) == (20, False)
+    assert milestones.reached({}) == 20, "what was read is not read back"
+
+
+def test_a_milestone_wakes_the_query_that_reads():
+    milestones, woken = Milestones(), []
+    milestones.wake = lambda: woken.append(1)
+    milestones.add(1, {})
+    assert woken == [1]
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=3000), st.data())
+def test_however_many_milestone_wait_none_is_reached_too_early_and_the_last_one_is(steps, data):
+    milestones, end, marks = Milestones(), 0, []
+    for time, step in enumerate(steps):
+        end += step
+        milestones.add(time, {P: end})
+        marks.append((time, end))
+    read = data.draw(st.integers(0, end))
+    below = [time for time, at in marks if at <= read]
+    at = milestones.reached({P: read})
+    assert at is None or at in below
+    assert len(milestones._milestones) <= 1024
+    assert milestones.reached({P: end}) == len(steps) - 1
+
+
+@pytest.fixture
+def sender():
+    return clock()
+
+
+def ran(of, times, waits=()):
+    of.observe(times, (), waits)
+
+
+def test_a_query_says_how_far_all_its_timers_have_run(sender):
+    milestones, ends = Milestones(), {P: 0}
+    add = adding(milestones, sender, lambda: dict(ends))
+    ran(sender, [(0, 50)])  # the watermark comes with the next plan
+    add(SimpleNamespace())
+    assert not milestones.waits
+    ran(sender, [(0, 70)], waits=[2])  # a bin is on its way
+    add(SimpleNamespace())
+    assert (sender.sent, milestones.waits) == (None, False)
+    ends[P] = 7
+    ran(sender, [(0, 90)])
+    add(SimpleNamespace())
+    add(SimpleNamespace())  # nothing new
+    assert (sender.sent, milestones.reached({P: 6}), milestones.reached({P: 7})) == (70, None, 70)
+
+
+def test_a_broker_that_does_not_answer_is_asked_again(sender):
+    milestones, answers = Milestones(), iter([StateError("It is away."), {P: 4}])
+
+    def ends():
+        found = next(answers)
+        if isinstance(found, StateError):
+            raise found
+        return found
+
+    add = adding(milestones, sender, ends)
+    ran(sender, [(0, 50)])
+    ran(sender, [])
+    add(SimpleNamespace())
+    assert not milestones.waits
+    add(SimpleNamespace())
+    assert milestones.reached({P: 4}) == 50
+
+
+def test_the_watermark_of_a_linked_query_follows_the_milestone_alone_and_never_falls():
+    linked = clock(linked=True, disorder=3)
+    ran(linked, [(0, 900)])
+    assert linked.watermark is None
+    linked.reach(10)
+    assert linked.watermark == 7
+    linked.reach(5)
+    ran(linked, [(0, 900)])
+    assert (linked.watermark, linked.sent) == (7, 7)
+    other = clock(linked=True, disorder=3)
+    other.restore(linked.to_json())
+    assert (other.watermark, other.sent) == (7, 7)
+    assert clock().sent is None
+    assert NO_TIME < 0
