@@ -137,7 +137,7 @@ def stream(
     how, sink, key = catalog.make(mechanism, **(options or {})), _sink(results, mode), column_named(df, key)
     read, hosts = _read(df, sink, how, checkpoint, mode), hosts_of(df, how, sink, log_dir, tls)
     start = real_time if _is_real_time(mode, read.source, how, str(checkpoint), log_dir) else trigger
-    settings = {"key": key, "mode": mode, **_checked((bins, workers), how, operator, durability, replay_epochs)}
+    settings = {"key": key, **_input(read, mode), **_checked((bins, workers), how, operator, durability, replay_epochs)}
     made = partial(spec_of, read, how, operator, sink, hosts, repeats=start is real_time, on_error=_on_error(on_error))
     frame = _ready(prepared(read.source, key, operator, bins, time, further=columns), operator, sink, py_files, start)
     with undone_when_refused(Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")) as opened:
@@ -154,6 +154,11 @@ def _read(df: DataFrame, sink: Sink, how: Mechanism, checkpoint: str | Path, mod
     if read.source.linked and how.shared is not None:
         raise UsageError("A store that all workers share does not tell repeats of another query's results apart.")
     return read
+
+
+def _input(read: QueryInput, mode: str) -> dict[str, Any]:
+    """Returns what the offsets that bins have applied depend on."""
+    return {"mode": mode, "linked": read.source.linked or None}
 
 
 def _on_error(given: str) -> str:

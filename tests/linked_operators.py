@@ -53,6 +53,15 @@ class Follow(Deadly, StatefulMap):
         return (seen + 1, record["n"]), {"seen": seen + 1, "n": record["n"]}
 
 
+class Times(StatefulMap):
+    """Counts the records of a key."""
+
+    columns = ()
+
+    def update(self, key, record, state):
+        return (state or 0) + 1, {"times": (state or 0) + 1}
+
+
 SIZE, DISORDER = 10, 5
 
 

@@ -16,7 +16,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,9 @@ class Parent:
 
     def tell(self, words: Mapping[str, Any]) -> None:
         """Writes a line."""
-        sys.stdout.write(json.dumps(words) + "\n")
-        sys.stdout.flush()
+        with contextlib.suppress(BrokenPipeError):  # nobody is there any more, which the end of the input says
+            sys.stdout.write(json.dumps(words) + "\n")
+            sys.stdout.flush()
 
 
 def program(work: Callable[[Path, Parent], object], *, patient: bool = True) -> int:
@@ -60,7 +61,7 @@ def program(work: Callable[[Path, Parent], object], *, patient: bool = True) -> 
         patient: the work looks whether its parent is gone; otherwise the process ends at once when it is.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    parent = Parent(Stop.on_signals())
+    parent = Parent(Stop.on_signals() if patient else threading.Event())
     over: Callable[[], object] = parent.gone.set if patient else lambda: os._exit(CUT_OFF)
     watch_stdin(over, on_words=lambda _: parent.go.set())
     return _carried_out(lambda: work(Path(sys.argv[1]), parent), parent)
@@ -82,23 +83,29 @@ def _carried_out(work: Callable[[], object], parent: Parent) -> int:
         Exception
     ) as error:  # also the JVM's, which may be dead: whatever is left of a session says so in its own way
         traceback.print_exc()
-        words = str(error).strip().splitlines()
-        parent.tell({"crash": f"{type(error).__name__}{f': {words[0]}' if words else ''}"})
+        words = str(error).strip().splitlines()[:2]  # of an error of the JVM's the second one says what it is
+        parent.tell({"crash": ": ".join([type(error).__name__, *(word.strip(": ") for word in words)])})
         return 3
     return 0
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
-    """How a program ended: its exit code, negative for a signal, its sentence if it had one, and any other words."""
+    """How a program ended: its exit code, negative for a signal, its sentence if it had one, and any other words.
+
+    `late`: it was killed because it had not ended in time.
+    """
 
     code: int
     sentence: str | None = None
     crash: str | None = None
+    late: bool = False
 
     def __str__(self) -> str:
         """Returns in a sentence how it ended."""
         known = {number.value: number.name for number in signal.Signals}
+        if self.late:
+            return "The process did not end in time, and was killed."
         killed = f"The process was killed by {known.get(-self.code, f'signal {-self.code}')}."
         how = killed if self.code < 0 else f"The process ended with exit code {self.code}."
         return self.sentence or self.crash or how
@@ -151,7 +158,7 @@ class Child(Closing):
             return self._end(self._process.wait(deadline_s))
         except subprocess.TimeoutExpired:
             self.kill()
-            return self._end(self._process.wait(_END_DEADLINE_S))
+            return replace(self._end(self._process.wait(_END_DEADLINE_S)), late=True)
 
     def _end(self, code: int) -> ProcessEnd:
         if self._said is not None:

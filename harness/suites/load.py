@@ -209,9 +209,10 @@ def _counter(folder: Path) -> Child:
 
 def _line(counter: Child) -> dict[str, Any]:
     """Returns the next line of a counter; raises UsageError where it ends without one, as it does behind a deadline."""
-    line = next(counter.lines(), None)
-    if line is None or "records" not in line:
-        raise UsageError("What this machine carries cannot be measured: give --rate.")
+    line = next(counter.lines(), {})
+    if "records" not in line:
+        why = str(line.get("error") or line.get("crash") or "it does not end in time").rstrip(".")
+        raise UsageError(f"What this machine carries cannot be measured ({why}): give --rate.")
     return line
 
 

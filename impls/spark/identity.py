@@ -35,9 +35,17 @@ def streaming_sources(df: DataFrame) -> list[Any]:
 
 
 def readings_of(df: DataFrame) -> list[Reading]:
-    """Returns what the Kafka sources of a DataFrame read; [] where another source streams too."""
+    """Returns what the Kafka sources of a DataFrame read; [] where another source streams too.
+
+    Raises UsageError where one of several kinds of sources has another query's results.
+    """
     leaves = streaming_sources(df)
     if any(str(leaf.sourceName()) != KAFKA for leaf in leaves):
+        if any(str(leaf.sourceName()) == KAFKA and LINKED in _options(leaf) for leaf in leaves):
+            raise UsageError(
+                "The input has another query's results beside a source that is not Kafka, where repeats cannot be "
+                "told: read that source in a query of its own."
+            )
         return []
     return [reading_of(_options(leaf), place) for place, leaf in enumerate(leaves)]
 
@@ -238,6 +246,9 @@ class _Carrying:
         if kind not in _ROWS | _PLAIN | _UNORDERED | {"Project"}:
             self.opaque = self.opaque or kind
             return None
+        if kind == "Join" and all(child.isStreaming() for child in _items(node.children())):
+            self.opaque = self.opaque or "Join of two streams"
+            return None
         children = [self.carry(child) if child.isStreaming() else child for child in _items(node.children())]
         if any(child is None for child in children):
             return None
@@ -247,7 +258,7 @@ class _Carrying:
         reading = self._left.pop(0)
         own = {PARTITION: self._topics.sql(reading), OFFSET: "offset"}
         if self._linked:
-            own[PRODUCER] = producer_sql() if reading.linked else "0L"
+            own[PRODUCER] = producer_sql(reading.place) if reading.linked else "0L"
             own[NUMBER] = number_sql() if reading.linked else "0L"
         columns = [f"{expression} AS {name}" for name, expression in own.items()]
         return self.frame(node).selectExpr("*", *columns)._jdf.queryExecution().analyzed()

@@ -4,22 +4,22 @@ In real-time mode Spark sends everything since a batch began once more after a f
 other workers. Whoever owns a bin knows from its state which rows it has applied already. A row has the offset of its
 record, and a number among the record's rows where there can be several (`impls.store.records.ROW`).
 
-Of another query's results bins know in the same way who has sent them up to which number. A producer stands for an
-input partition, the number for the offset, and the offset for the row.
+Of another query's results bins know in the same way who has sent them up to which number, see `impls.store.numbers`.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
 
 import lmdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from impls.errors import CorruptStateError
 from impls.store.checked import whole_range
 from impls.store.entries import open_value
-from impls.store.records import NUMBER, PRODUCER, ROW
+from impls.store.records import ROW
 from impls.store.state import BinState
 from impls.store.tables import OFFSETS, bin_range
 
@@ -32,14 +32,51 @@ Place = tuple[int, int]
 """Offset and row."""
 
 
-class Applied:
-    """The last rows that a worker's bins have applied, in memory; int64 of shape (bins, input partitions) each."""
+class Applied(Protocol):
+    """What a worker's bins have applied. In a transaction begin() comes first, and advance() behind all records."""
+
+    def load(self, txn: lmdb.Transaction, bins: Iterable[int] | None = None) -> None:
+        """Takes what an environment has of bins, of all by default, for what they have applied.
+
+        Raises CorruptStateError when it is damaged.
+        """
+
+    def forget(self, bins: Iterable[int]) -> None:
+        """Takes bins for such as nothing was applied to: they were dropped."""
+
+    def begin(self, txn: lmdb.Transaction) -> None:
+        """Begins a transaction: what was applied in one that has failed was not."""
+
+    def unqueued(self, table: pa.Table) -> pa.Table:
+        """Returns records without those that queues hold, or held, from before: these apply them."""
+
+    def new(self, table: pa.Table) -> pa.Table:
+        """Returns the records of bins that are here that were not applied yet."""
+
+    @property
+    def moved(self) -> bool:
+        """Whether something is to be written although no record is applied."""
+
+    def advance(self, table: pa.Table | None, state: BinState) -> "Advance":
+        """Writes into the state what is applied of records; it holds here once `Advance.hold` is called."""
+
+
+class Advance(Protocol):
+    """What a transaction has written, and what holds once it is committed."""
+
+    def hold(self) -> None:
+        """Takes it over into the memory that it was computed from."""
+
+
+class Offsets:
+    """The last rows of the input that a worker's bins have applied; int64 of shape (bins, input partitions) each."""
 
     def __init__(self, bins: int):
         self._offset = np.full((bins, 0), _NOTHING, np.int64)
         self._row = np.zeros((bins, 0), np.int64)
         self._known = np.empty(0, np.int64)  # input partitions, ascending
         self._columns = np.empty(0, np.int64)  # of each of them
+        self._kept: dict[tuple[int, int], Place] = {}
 
     def load(self, txn: lmdb.Transaction, bins: Iterable[int] | None = None) -> None:
         """Reads what an environment has of bins, of all by default.
@@ -62,9 +99,7 @@ class Applied:
         if len(name) != _NAME_BYTES or bin_ >= len(self._offset):
             raise CorruptStateError("The name of an applied offset is damaged.")
         (column,) = self._places(np.array([int.from_bytes(name[3:], "big", signed=True)]))
-        value = open_value(name, stored)
-        self._offset[bin_, column] = int.from_bytes(value[:8], "big")
-        self._row[bin_, column] = int.from_bytes(value[8:], "big")
+        self._offset[bin_, column], self._row[bin_, column] = _place_of(open_value(name, stored))
 
     def _places(self, partitions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Returns the columns of input partitions; those that are new get one."""
@@ -88,25 +123,42 @@ class Applied:
         """Takes bins for such as nothing was applied to: they were dropped."""
         self._offset[list(bins)] = _NOTHING
 
-    def begin(self) -> None:
-        """Begins a transaction: what was applied in one that has failed was not."""
+    def begin(self, txn: lmdb.Transaction) -> None:
+        """Does nothing: what holds has been committed."""
+
+    def keep(self, table: pa.Table) -> None:
+        """Takes in records that queues hold: they are left out when they come again, see `unqueued`."""
+        for bin_, partition, place in _rows(table) if len(table) else ():
+            self._kept[bin_, partition] = max(place, self._kept.get((bin_, partition), place))
 
     def unqueued(self, table: pa.Table) -> pa.Table:
         """Returns records without those that queues hold, or held, from before: these apply them."""
-        return table
+        if not self._kept or not len(table):
+            return table
+        new = [place > self._kept.get((bin_, partition), (_NOTHING, 0)) for bin_, partition, place in _rows(table)]
+        return table.filter(pa.array(new))
 
     def new(self, table: pa.Table) -> pa.Table:
         """Returns the records of bins that are here that were not applied yet."""
-        raise NotImplementedError
-
-    def _columns_of(self, table: pa.Table) -> "_Columns":
-        """Returns bin, input partition, offset and row of the records that have them."""
-        raise NotImplementedError
-
-    def advance(self, table: pa.Table, state: BinState) -> "Advance":
-        """Writes the last rows of records into the state; they hold here once `Advance.hold` is called."""
-        bins, partitions, offsets, rows = self._columns_of(table)
+        bins, partitions, offsets, rows = _columns(table)
         columns = self._places(partitions)
+        last = self._offset[bins, columns]
+        new = offsets > last
+        if rows is not None and not new.all():
+            new |= (offsets == last) & (rows > self._row[bins, columns])
+        return table if new.all() else table.filter(pa.array(new))
+
+    @property
+    def moved(self) -> bool:
+        """Never: rows come from applied records alone."""
+        return False
+
+    def advance(self, table: pa.Table | None, state: BinState) -> "_Rows":
+        """Writes the last rows of records into the state; they hold here once `Advance.hold` is called."""
+        assert table is not None, "rows come from applied records alone"
+        bins, partitions, offsets, rows = _columns(table)
+        columns = self._places(partitions)
+        rows = np.full(len(bins), WHOLE) if rows is None else rows
         codes = bins.astype(np.int64) << 32 | columns
         order = np.lexsort((rows, offsets, codes))
         codes = codes[order]
@@ -117,136 +169,43 @@ class Applied:
         places = list(zip(offsets[at].tolist(), rows[at].tolist(), strict=True))
         new = (self._offset[bins_, columns_] == _NOTHING).tolist()
         state.put_offsets(bins_.tolist(), partitions[at].tolist(), places, new=new)
-        return Advance(self, bins_, columns_, offsets[at], rows[at])
+        return _Rows(self, bins_, columns_, offsets[at], rows[at])
 
-    def hold(self, advance: "Advance") -> None:
+    def hold(self, advance: "_Rows") -> None:
         """Takes over what a committed transaction has written."""
         self._offset[advance.bins, advance.columns] = advance.offsets
         self._row[advance.bins, advance.columns] = advance.rows
 
 
-class Offsets(Applied):
-    """The last rows of the input, of which one may come a second time."""
-
-    def __init__(self, bins: int):
-        super().__init__(bins)
-        self._kept: dict[tuple[int, int], Place] = {}
-
-    def keep(self, table: pa.Table) -> None:
-        """Takes in records that queues hold: they are left out when they come again, see `unqueued`."""
-        for bin_, partition, place in self._rows(table) if len(table) else ():
-            self._kept[bin_, partition] = max(place, self._kept.get((bin_, partition), place))
-
-    def unqueued(self, table: pa.Table) -> pa.Table:
-        """Returns records without those that queues hold, or held, from before: these apply them."""
-        if not self._kept or not len(table):
-            return table
-        new = [place > self._kept.get((bin_, part), (_NOTHING, 0)) for bin_, part, place in self._rows(table)]
-        return table.filter(pa.array(new))
-
-    def new(self, table: pa.Table) -> pa.Table:
-        """Returns the records of bins that are here that were not applied yet."""
-        bins, partitions, offsets, rows = self._columns_of(table)
-        columns = self._places(partitions)
-        last = self._offset[bins, columns]
-        new = offsets > last
-        if ROW in table.column_names and not new.all():
-            new |= (offsets == last) & (rows > self._row[bins, columns])
-        return table if new.all() else table.filter(pa.array(new))
-
-    def _columns_of(self, table: pa.Table) -> "_Columns":
-        """Returns bin, input partition, offset and row of all records."""
-        bins = table.column("bin").to_numpy()
-        rows = table.column(ROW).to_numpy() if ROW in table.column_names else np.full(len(bins), WHOLE)
-        partitions = table.column("partition").to_numpy().astype(np.int64, copy=False)
-        return bins, partitions, table.column("offset").to_numpy(), rows
-
-    def _rows(self, table: pa.Table) -> Iterable[tuple[int, int, Place]]:
-        bins, partitions, offsets, rows = self._columns_of(table)
-        places = zip(offsets.tolist(), rows.tolist(), strict=True)
-        return zip(bins.tolist(), partitions.tolist(), places, strict=True)
-
-
-class Numbers(Applied):
-    """The last results of other queries, which their workers may have sent a second time.
-
-    A result is one message of its topic; one that comes at another offset with a number at or below that of one before
-    it is a repeat. Within a transaction begin() comes first, and then `new` in the order of the records.
-    """
-
-    def __init__(self, bins: int):
-        super().__init__(bins)
-        self._now: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
-
-    def begin(self) -> None:
-        """Begins a transaction: what was applied in one that has failed was not."""
-        self._now = None
-
-    def new(self, table: pa.Table) -> pa.Table:
-        """Returns the records without repeats; what is no result of another query stays."""
-        if PRODUCER not in table.column_names:
-            return table
-        results = np.flatnonzero(_numbers(table, PRODUCER))
-        bins, producers, numbers, offsets = self._columns_of(table)
-        columns = self._places(producers)
-        last_number, last_offset = self._now = self._held()
-        order = np.lexsort((columns, bins))  # which leaves those of a bin and a producer in their order
-        places, numbers, offsets = (bins[order], columns[order]), numbers[order], offsets[order]
-        begins = np.ones(len(order), bool)
-        begins[1:] = (places[0][1:] != places[0][:-1]) | (places[1][1:] != places[1][:-1])
-        before = np.where(begins, last_number[places], np.roll(numbers, 1))
-        at = np.where(begins, last_offset[places], np.roll(offsets, 1))
-        if ((numbers > before) | ((numbers == before) & (offsets == at))).all():
-            last_number[places], last_offset[places] = numbers, offsets  # of equal places the last one counts
-            return table
-        kept = np.ones(len(table), bool)
-        for row, place, number, offset in zip(order, zip(*places, strict=True), numbers, offsets, strict=True):
-            if number > last_number[place] or (number == last_number[place] and offset == last_offset[place]):
-                last_number[place], last_offset[place] = number, offset
-            else:
-                kept[results[row]] = False
-        return table.filter(pa.array(kept))
-
-    def _held(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns numbers and offsets as the transaction has them so far, for all producers that are known."""
-        if self._now is None:
-            return self._offset.copy(), self._row.copy()
-        number, offset = self._now
-        width = number.shape[1]
-        return np.hstack([number, self._offset[:, width:]]), np.hstack([offset, self._row[:, width:]])
-
-    def _columns_of(self, table: pa.Table) -> "_Columns":
-        """Returns bin, producer, number and offset of the records that are results."""
-        producers = _numbers(table, PRODUCER)
-        results = np.flatnonzero(producers)
-        bins, offsets = (table.column(name).to_numpy()[results] for name in ("bin", "offset"))
-        return bins, producers[results], _numbers(table, NUMBER)[results], offsets
-
-
-def _numbers(table: pa.Table, name: str) -> NDArray[np.int64]:
-    """Returns a column with 0 where there is none, as of records that waited in a queue of an earlier start."""
-    if name not in table.column_names:
-        return np.zeros(len(table), np.int64)
-    column: NDArray[np.int64] = pc.fill_null(table.column(name), 0).to_numpy()
-    return column
-
-
-class Advance:
-    """Last rows that a transaction has written and that hold once it is committed."""
-
-    def __init__(
-        self,
-        target: Applied,
-        bins: NDArray[np.int64],
-        columns: NDArray[np.int64],
-        offsets: NDArray[np.int64],
-        rows: NDArray[np.int64],
-    ):
-        self._target, self.bins, self.columns, self.offsets, self.rows = target, bins, columns, offsets, rows
+@dataclass(frozen=True)
+class _Rows:
+    target: Offsets
+    bins: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    rows: NDArray[np.int64]
 
     def hold(self) -> None:
         """Takes them over into the memory that they were computed from."""
-        self._target.hold(self)
+        self.target.hold(self)
 
 
-_Columns = tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+def _place_of(value: bytes) -> Place:
+    return int.from_bytes(value[:8], "big"), int.from_bytes(value[8:], "big")
+
+
+_Columns = tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64] | None]
+
+
+def _columns(table: pa.Table) -> _Columns:
+    """Returns bin, input partition, offset and, if a record can have several, the row of records."""
+    rows = table.column(ROW).to_numpy() if ROW in table.column_names else None
+    partitions = table.column("partition").to_numpy().astype(np.int64, copy=False)
+    return table.column("bin").to_numpy(), partitions, table.column("offset").to_numpy(), rows
+
+
+def _rows(table: pa.Table) -> Iterable[tuple[int, int, Place]]:
+    bins, partitions, offsets, rows = _columns(table)
+    rows = np.full(len(bins), WHOLE) if rows is None else rows
+    places = zip(offsets.tolist(), rows.tolist(), strict=True)
+    return zip(bins.tolist(), partitions.tolist(), places, strict=True)

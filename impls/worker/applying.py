@@ -74,7 +74,7 @@ class Applying:
         if table is not None:
             table = accepted(self._task, table, self._report)
         for known in self._applied:
-            known.begin()
+            known.begin(self._txn)
             table = None if table is None else known.unqueued(table)
         with named(self._task):
             self._run(table, blocked, merged)
@@ -85,7 +85,8 @@ class Applying:
         task, versions = self._task, self._task.order.written.versions
         inputs = self._inputs(table, blocked, merged)
         applied = [one.records for one in inputs if one.records is not None and len(one.records)]
-        if not applied and versions is None and task.spec.operator.event_time is None:
+        moved = any(known.moved for known in self._applied)
+        if not (applied or moved) and versions is None and task.spec.operator.event_time is None:
             return
         state = BinState(self._txn, task.spec.bins, careful=task.careful)
         if versions is None:
@@ -141,8 +142,8 @@ class Applying:
 
     def _keep(self, records: pa.Table | None, state: BinState) -> None:
         self.records = records
-        if records is not None and len(records):
-            self.advance = [known.advance(records, state) for known in self._applied]
+        some = records is not None and len(records)
+        self.advance = [known.advance(records, state) for known in self._applied if some or known.moved]
         self.changes = state.changes
         sizes = {**dict(zip(*self._report.sizes, strict=True)), **dict(state.write_sizes())}
         self._report.sizes = (list(sizes), list(sizes.values()))

@@ -12,7 +12,8 @@ from impls.protocol.report import Report, Written
 from impls.store.checked import get_of_epoch, put_of_epoch
 from impls.store.environment import MAP_BYTES, read_meta, store_path, write_meta
 from impls.store.lock import holds
-from impls.store.offsets import Applied, Numbers, Offsets
+from impls.store.numbers import Numbers
+from impls.store.offsets import Applied, Offsets
 from impls.store.queues import QueueIndex
 from impls.store.records import Results, stored_queues
 from impls.worker.changelog import Changelog
@@ -49,7 +50,7 @@ class Environment:
         self.task, self.report = task, Report(task.worker)
         self.offsets = Offsets(task.spec.bins) if task.spec.repeats else None
         self.applied: list[Applied] = [] if self.offsets is None else [self.offsets]
-        self.applied += [Numbers(task.spec.bins)] if task.spec.linked else []
+        self.applied += [Numbers()] if task.spec.linked else []
         self._opened: Opened = open_worker(task, map_bytes=map_bytes, untrusted=untrusted, report=self.report)
         files = task.spec.files
         self._changelog = None if files is None else Changelog(files, task.worker, appends=not task.single)

@@ -16,6 +16,7 @@ from impls.worker.results import HEADER, Number, numbers_of, query_number
 _SEND_DEADLINE_S = 60.0
 _LOOK_S = 0.2
 _CONNECT_DEADLINE_S = 5.0
+_NEEDED = ("enable.idempotence", "enable.gapless.guarantee")
 _KNOWN_S = 3600.0  # the broker forgets a client after a day
 _Row = tuple[int, bytes, bytes, bytes]
 """Partition, key, value, number."""
@@ -64,8 +65,12 @@ class Output:
     def check(self) -> None:
         """Raises UsageError when the topic is not there, or has fewer partitions than it is to have.
 
-        A broker that is away is no error. One that makes topics by itself gets 5 s for it.
+        A broker that is away is no error. One that makes topics by itself gets 5 s for it. Raises UsageError also for
+        options without which a repeat would have another place among the results.
         """
+        for name in _NEEDED:
+            if str(self.options.get(name, "true")).lower() != "true":
+                raise UsageError(f"Results need the producer's setting {name}: leave it out of the Output's options.")
         end, known = time.monotonic() + _CONNECT_DEADLINE_S, None
         try:
             while known is None or (known.error is not None and time.monotonic() < end):

@@ -20,7 +20,7 @@ from impls.operators.blame import Blame, Place, blamed, raise_store_error
 from impls.operators.timed import valid_times
 from impls.protocol.report import Report
 from impls.store.offsets import PARTITION_BITS
-from impls.store.records import FILE, ROW
+from impls.store.records import FILE, PRODUCER, ROW
 from impls.worker.query import Task
 
 ON_ERROR = ("fail", "skip")
@@ -86,6 +86,8 @@ def acceptable(operator: Operator, table: pa.Table) -> pa.Table:
 
 def _wrong(operator: Operator, table: pa.Table) -> tuple[_Mask, Callable[[int], str]] | None:
     """Returns which records are wrong in one way, and what is wrong with one; None where none is."""
+    if PRODUCER in table.column_names and (sender := table.column(PRODUCER)).null_count:
+        return _mask(sender.is_null()), lambda _: "has no number, and so is no result of a query of this version"
     for name in (*_PLACE, "key"):
         if (column := table.column(name)).null_count:
             return _mask(column.is_null()), lambda _, name=name: f"has no {name}"

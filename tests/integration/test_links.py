@@ -4,20 +4,23 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import chained
 import linked
+import linked_operators
 import pytest
 from chained import Chained
 from linked import Linked, scenario
-from linked_operators import Follow
+from linked_operators import Follow, Times
+from pipeline import await_true
 from processes import spawn
-from topics import producer_for
+from pyspark.sql.functions import expr
+from topics import json_rows, producer_for
 
 import impls
 from harness.files import ROOT
 from impls.errors import StateError, UsageError
+from impls.worker.results import HEADER, Number, numbers_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -57,22 +60,52 @@ def test_a_chain_in_real_time(kafka, topics, tmp_path):
     run_in_real_time(chained.__file__, kafka, topics[:2], tmp_path)
 
 
-def test_what_cannot_be_read_is_refused_in_a_sentence(spark, kafka, topics, tmp_path):
+@pytest.fixture
+def given(tmp_path):
+    """What the queries of a test have in common."""
+    return {
+        "key": "name", "results": None, "state_dir": tmp_path / "state", "checkpoint": tmp_path / "one", "workers": 2,
+        "bins": 16, "py_files": [linked_operators.__file__],
+    }  # fmt: skip
+
+
+def test_what_cannot_be_read_is_refused_in_a_sentence(spark, kafka, topics, tmp_path, given):
     output = impls.Output(kafka, topics[1], linked.PARTITIONS)
-    with pytest.raises(UsageError, match="a field 'key'"):
-        impls.results_of(spark, output, "key string")
-    frame = impls.results_of(spark, output, "name long, n long")
-    given = {"operator": Follow(""), "results": None, "state_dir": tmp_path / "state", "workers": 2, "bins": 16}
+    with pytest.raises(UsageError, match="a field 'KEY'"):
+        impls.results_of(spark, output, "KEY string")
+    with pytest.raises(UsageError, match="has no columns"):
+        impls.results_of(spark, output, "long")
+    frame, given = impls.results_of(spark, output, "name long, n long"), {**given, "operator": Follow("")}
     with pytest.raises(UsageError, match="which hides which of them are repeats"):
-        impls.stream(frame.dropDuplicates(), key="name", checkpoint=tmp_path / "one", **given)
+        impls.stream(frame.dropDuplicates(), **given)
+    with pytest.raises(UsageError, match="which hides which of them are repeats"):
+        impls.stream(frame.join(frame.selectExpr("name AS other"), expr("name = other")), **given)
+    beside = spark.readStream.format("rate").load().selectExpr("value AS name", "value AS n")
+    with pytest.raises(UsageError, match="beside a source that is not Kafka"):
+        impls.stream(frame.select("name", "n").union(beside), **given)
+    redis = {"mechanism": "external-state", "options": {"redis": "redis://127.0.0.1:1/0"}}
     with pytest.raises(UsageError, match="does not tell repeats"):
-        impls.stream(
-            frame, key="name", checkpoint=tmp_path / "two", mechanism="external-state",
-            options={"redis": "redis://127.0.0.1:1/0"}, **given,
-        )  # fmt: skip
+        impls.stream(frame, **redis, **given)
     producer_for(kafka).produce(topics[1], b"{}", partition=0)
     producer_for(kafka).flush(30)
-    query = impls.stream(frame, key="name", checkpoint=tmp_path / "three", **given)
-    with pytest.raises(StateError, match=rf"The message at offset 0 of {topics[1]}-0 has no number of a result"):
+    query = impls.stream(frame, **given)
+    with pytest.raises(StateError, match=rf"{topics[1]}, partition 0, offset 0 has no number, and so is no result"):
         query.await_end(60)
-    assert Path(tmp_path / "state").exists()
+    plain = json_rows(spark, kafka, topics[1], "name long, n long")
+    with pytest.raises(UsageError, match="linked=True, not None"):
+        impls.stream(plain, **given)
+
+
+def test_a_topic_read_twice_counts_twice_and_what_is_no_result_is_set_aside(spark, kafka, topics, given):
+    output, producer = impls.Output(kafka, topics[1], linked.PARTITIONS), producer_for(kafka)
+    numbers = [*numbers_of(Number(1, 0, 1, 7, 0), 30), *numbers_of(Number(1, 0, 1, 8, 0), 30)]
+    for number in [*numbers, *numbers[20:]]:
+        producer.produce(topics[1], b'{"name": 5}', partition=1, headers={HEADER: number})
+    producer.produce(topics[1], b'{"name": 5}', partition=1)
+    assert producer.flush(30) == 0
+    once, again = (impls.results_of(spark, output, "name long").select("name") for _ in range(2))
+    given |= {"results": impls.Output(kafka, topics[2], linked.PARTITIONS), "operator": Times(), "on_error": "skip"}
+    query, results = impls.stream(once.union(again), **given), linked.Topic(kafka, topics[2])
+    await_true(lambda: results.read() and query.status()["refused"] == 2, "both readings of the topic", 60)
+    query.stop()
+    assert [last for _, last in results.read().values()] == [{"times": 2 * len(numbers)}]

@@ -220,8 +220,8 @@ def test_a_worker_that_is_gone_ends_the_router_and_the_driver_hears_which(spark,
 
 def test_who_has_another_key_is_turned_away_on_both_sides(spark, board):
     with pytest.raises(Py4JJavaError, match="The driver has another key"):
-        new_object(spark, FOLDER / "Link.java", "The driver", board.address, b"x" * 32)
+        new_object(spark, FOLDER / "Link.java", "The driver", board.address, b"x" * 32, constants=CONSTANTS)
     assert board.next(0.2) is None
     board.close()
     with pytest.raises(Py4JJavaError, match=f"The driver at {board.address} is gone"):
-        new_object(spark, FOLDER / "Link.java", "The driver", board.address, board.key)
+        new_object(spark, FOLDER / "Link.java", "The driver", board.address, board.key, constants=CONSTANTS)

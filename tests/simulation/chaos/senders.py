@@ -26,13 +26,13 @@ class Senders(Generic[_R]):
         self._last: dict[int, int] = {}
         self._known: dict[int, list[tuple[int, _R]]] = {}  # by producer, numbers and records that may come again
 
-    def sent(self, partition: int, record: _R, *, applies: bool = True) -> None:
-        """Takes in a record; one that cannot be applied is not sent again."""
+    def sent(self, partition: int, record: _R, *, again: bool = True) -> None:
+        """Takes in a record, and whether it may be sent again."""
         producer = self._one_of(partition)
         number = self._last.get(producer, -1) + self._random.choice((1, 1, 1, 40))
         self._last[producer] = number
         self.numbers[partition].append((producer, number))
-        if applies:
+        if again:
             self._known.setdefault(producer, []).append((number, record))
 
     def _one_of(self, partition: int) -> int:

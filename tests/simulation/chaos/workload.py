@@ -86,7 +86,7 @@ class Workload:
         self.bin_of = self._bins()
         self._weights = [1 / (rank + 1) ** parameters.skew for rank in range(parameters.keys)]
         self._offsets = [0] * PARTITIONS
-        self._senders = Senders[tuple[int, int]](parameters.seed, parameters.linked, PARTITIONS)
+        self._senders = Senders[tuple[int | None, int]](parameters.seed, parameters.linked, PARTITIONS)
         self.truth: dict[int, dict[int, Any]] = defaultdict(dict)
         self.shape: dict[int, int] = defaultdict(int)
         self.recipes = Recipes()
@@ -116,8 +116,9 @@ class Workload:
             records.append(self._at(partition, key, value))
             self._senders.sent(partition, (key, value))
             if self._p.refused and random.random() < self._p.refused:
-                records.append(self._at(random.randrange(PARTITIONS), *self._wrong(key)))
-                self._senders.sent(records[-1][0], (key, value), applies=False)
+                wrong, at = self._wrong(key), random.randrange(PARTITIONS)
+                records.append(self._at(at, *wrong))
+                self._senders.sent(at, wrong, again=wrong[1] == POISON)  # the operator fails on it: it has been run
             records += [self._at(partition, *again) for again in self._senders.again(partition)]
         known = dict(enumerate(self.bin_of))
         bins = [known.get(record[2], self._p.seed % self._p.bins) for record in records]

@@ -86,13 +86,16 @@ class Workload:
             self._add(partition, record, begun)
             self.senders.sent(partition, record)
             if self._p.refused and self._random.random() < self._p.refused:
+                wrong = self._wrong(key, columns)
                 self.refused.add((partition, len(self.log[partition])))
-                self._add(partition, self._wrong(key, columns), begun)
-                self.senders.sent(partition, record, applies=False)
+                self._add(partition, wrong, begun)
+                self.senders.sent(partition, wrong, again=_fails(wrong))
             for again in self.senders.again(partition):
                 self._add(partition, again, begun)
 
     def _add(self, partition: int, record: Record, begun: set[int]) -> None:
+        if _fails(record):
+            self.refused.add((partition, len(self.log[partition])))
         self.log[partition].append(record)
         self.places.add(partition, begins=partition not in begun)
         begun.add(partition)
@@ -141,11 +144,11 @@ class Workload:
         found = {}
         for partition, log in enumerate(self.log):
             places = self.places.of(partition, 0, len(log))
-            for at, ((code, offset, row), (_, bin_, _)) in enumerate(zip(places, log, strict=True)):
-                if not self.applies(partition, at):
-                    continue
-                found[bin_, code] = offset, row if self.places.several else WHOLE
-                if self._p.linked:
+            for at, ((code, offset, row), record) in enumerate(zip(places, log, strict=True)):
+                bin_, applies = record[1], self.applies(partition, at)
+                if applies:
+                    found[bin_, code] = offset, row if self.places.several else WHOLE
+                if self._p.linked and (applies or (_fails(record) and (partition, at) not in self.senders.repeats)):
                     producer, number = self.senders.numbers[partition][at]
                     found[bin_, producer] = number, offset
         return found
@@ -162,6 +165,11 @@ class Workload:
     def answer(value: bytes) -> str:
         """Returns a result as `answers` has it."""
         return _text(json.loads(value))
+
+
+def _fails(record: Record) -> bool:
+    """Returns whether the operator fails on a record, which it has then been given, unlike one that is refused."""
+    return record[2].get("value") == POISON
 
 
 def _text(answer: dict[str, Any]) -> str:

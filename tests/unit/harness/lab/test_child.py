@@ -54,6 +54,7 @@ def child(tmp_path):
         ("raise StateError('It has ended.')", ProcessEnd(1, "It has ended.")),
         ("raise InvalidPlanError('Bin 3 is nowhere.')", ProcessEnd(1, "Bin 3 is nowhere.")),
         ("raise KeyError('a')", ProcessEnd(3, None, "KeyError: 'a'")),
+        ("raise RuntimeError('It was:\\n: that\\n: far')", ProcessEnd(3, None, "RuntimeError: It was: that")),
         ("raise OSError", ProcessEnd(3, None, "OSError")),
         ("raise Cancelled", ProcessEnd(130)),
         ("os.kill(os.getpid(), 9)", ProcessEnd(-9)),
@@ -93,7 +94,21 @@ def test_a_program_that_a_signal_asks_to_end_cleans_up(child):
 def test_a_program_that_takes_too_long_is_killed(child):
     with child("wait") as process:
         next(process.lines())
-        assert process.wait(0.01) == ProcessEnd(-9)
+        assert process.wait(0.01) == ProcessEnd(-9, late=True)
+
+
+def test_a_signal_ends_a_program_that_does_not_look(child):
+    with child("wait", "at once") as process:
+        next(process.lines())
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait() == ProcessEnd(-signal.SIGTERM)
+
+
+def test_what_a_parent_that_is_gone_is_told_is_no_failure(child):
+    with child("parent.gone.wait(60)\nparent.tell({'far': 1})") as process:
+        next(process.lines())
+        process.go()
+    assert process.ended() == ProcessEnd(0)
 
 
 def test_one_that_has_died_is_told_to_go_without_a_failure(child):
@@ -111,6 +126,7 @@ def test_one_that_has_died_is_told_to_go_without_a_failure(child):
         (ProcessEnd(3, None, "KeyError: 1"), "KeyError: 1"),
         (ProcessEnd(-9), "The process was killed by SIGKILL."),
         (ProcessEnd(-70), "The process was killed by signal 70."),
+        (ProcessEnd(-9, late=True), "The process did not end in time, and was killed."),
         (ProcessEnd(5), "The process ended with exit code 5."),
     ],
 )
