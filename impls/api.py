@@ -194,9 +194,19 @@ def _handle(
         driver.prepare.files(driver.next_planned > 0)
         source = partial(read.arrivals, real_time=real_time)
         if driver.prepare.follow is not None and (arrivals := source()) is not None:
+            _check_followed(read, driver, real_time=real_time)
             driver.prepare.follow(driver, arrivals.consumed)
         run = read.noting(run, opened.own, real_time=real_time, fsync=opened.fsync)
         return StreamHandle(run, changes, opened, source=source, end=end, listen=hear, **more)
+
+
+def _check_followed(read: QueryInput, driver: Driver, *, real_time: bool) -> None:
+    """Refuses what a watermark cannot pass: in real time nobody knows how far records were read that make no row."""
+    if real_time and driver.controller.clock is not None and read.source.leaves_out:
+        raise UsageError(
+            f"The {read.source.leaves_out} of a stage with event time leaves out results of the stage before it, and "
+            "in real time the watermark waits for these: leave them out in an operator instead."
+        )
 
 
 _Making = Callable[[Executor], Driver]

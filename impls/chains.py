@@ -20,7 +20,8 @@ from pyspark.sql.types import StructType
 
 from impls.brokers import quiet, security_of
 from impls.closing import close_all, end_all
-from impls.driver.arrivals import asking, end_offsets
+from impls.driver.arrivals import asking, ends_to_read
+from impls.driver.checkpoint import is_begun
 from impls.driver.handle import StreamHandle
 from impls.driver.milestones import Milestones, adding, follow
 from impls.driver.preparing import NOTHING, Preparation
@@ -64,7 +65,8 @@ class Stage:
 class Chain:
     """The running queries of a chain; all methods may be called from any thread.
 
-    A stage that fails ends the others between two epochs. Started again on the same checkpoint, all go on.
+    A stage that ends, for whatever reason, ends the others between two epochs. Started again on the same checkpoint,
+    all go on.
 
     Attributes:
         stages: handles by the stages' names, in their order.
@@ -97,6 +99,11 @@ class Chain:
                 raise StateError(f"The stage {name} has failed: {error}") from error
         return not self._watch.is_alive()
 
+    @property
+    def wants_restart(self) -> bool:
+        """Whether a stage has ended because its mechanism asks for a new Spark session, see `StreamHandle`."""
+        return any(handle.wants_restart for handle in self.stages.values())
+
     def stop(self) -> None:
         """Ends all stages between two epochs, the first one first; raises what one failed with.
 
@@ -105,13 +112,11 @@ class Chain:
         close_all([handle.stop for handle in self.stages.values()], "chain")
 
     def _end_together(self) -> None:
-        """Waits until all stages have ended; where one has failed the others are ended too."""
+        """Waits until a stage has ended, and ends the others."""
         handles = list(self.stages.values())
-        while not all(handle.ended(0) for handle in handles):
-            if any(handle.failed is not None for handle in handles):
-                end_all([handle.stop for handle in handles if handle.failed is None], "chain")
-                return
-            next(handle for handle in handles if not handle.ended(0)).ended(_LOOK_S)
+        while not any(handle.ended(0) for handle in handles):
+            handles[0].ended(_LOOK_S)
+        end_all([handle.stop for handle in handles if not handle.ended(0)], "chain")
 
     def __enter__(self) -> Self:
         return self
@@ -144,6 +149,7 @@ def chain(
         stages: two or more, in the order in which records go through them.
         name: of the chain, as of a stage: the results of a stage go through the topic NAME.STAGE, which is made if it
             is not there, with the broker's own retention. A stage that is away for longer loses nothing: it ends.
+            A chain that begins makes them, or finds them empty.
         bootstrap: addresses of the broker that has these topics.
         results: where the last stage's results go, see `impls.stream`.
         state_dir: folder for the state, with one for each stage.
@@ -154,12 +160,16 @@ def chain(
         options: what all stages are given besides: mode, real_time, mechanism, durability, ...
 
     Raises:
-        UsageError: as `impls.stream`; a name that cannot be used, or that two stages have; a topic that cannot be made.
+        UsageError: as `impls.stream`; a name that cannot be used, or that two stages have; a topic that cannot be made,
+            or has another chain's results.
     """
     _check_names(name, stages)
     topics = [f"{name}.{stage.name}" for stage in stages[:-1]]
     between = [Output(bootstrap, topic, partitions, options=dict(producer or {})) for topic in topics]
     _make_topics(between)
+    for stage, out_of in zip(stages, between, strict=False):
+        if not is_begun(Path(checkpoint) / stage.name):
+            _check_empty(out_of)
     sinks: list[Output | ForeachBatch | None] = [*between, results]
     frames: list[Callable[[], DataFrame]] = [lambda: df]
     for stage, out_of in zip(stages, between, strict=False):
@@ -185,10 +195,15 @@ def _milestones_of(handle: StreamHandle, out: Output | ForeachBatch | None) -> M
     driver = handle.changes.driver
     if (clock := driver.controller.clock) is None or not isinstance(out, Output):
         return None
-    milestones, client = Milestones(), asking({"bootstrap.servers": out.bootstrap, **security_of(out.options)})
-    places = [(out.topic, number) for number in range(out.partitions)]
-    driver.listeners.append(adding(milestones, clock, partial(end_offsets, client, places)))
+    milestones = Milestones()
+    driver.listeners.append(adding(milestones, clock, _ends_of(out)))
     return milestones
+
+
+def _ends_of(out: Output) -> Callable[[], dict[tuple[str, int], int]]:
+    """Returns what asks the broker up to where a topic has to be read."""
+    client = asking({"bootstrap.servers": out.bootstrap, **security_of(out.options)})
+    return partial(ends_to_read, client, [(out.topic, number) for number in range(out.partitions)])
 
 
 def _check_names(name: str, stages: Sequence[Stage]) -> None:
@@ -200,6 +215,20 @@ def _check_names(name: str, stages: Sequence[Stage]) -> None:
     names = [stage.name for stage in stages]
     if twice := next((one for one in names if names.count(one) > 1), None):
         raise UsageError(f"Two stages have the name {twice!r}.")
+
+
+def _check_empty(out: Output) -> None:
+    """Raises UsageError where a topic has results already: no query of this chain has sent them."""
+    out.check()
+    try:
+        there = sum(_ends_of(out)().values())
+    except StateError as error:
+        raise UsageError(str(error)) from error
+    if there:
+        raise UsageError(
+            f"The topic {out.topic} has results of another chain, which the next stage would read: give this chain "
+            "another name or the other one's checkpoint, or delete the topic."
+        )
 
 
 def _make_topics(outputs: Sequence[Output]) -> None:

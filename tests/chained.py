@@ -18,6 +18,7 @@ from pipeline import await_true
 from topics import json_rows, producer_for
 
 import impls
+from impls.errors import UsageError
 
 KEYS, BINS = 30, 16
 FAR = 1 << 40  # the time of the last record of each partition
@@ -33,6 +34,7 @@ class Chained:
     folder: Path
     mode: str = "micro-batch"
     name: str = "chain"
+    select: str = ""  # which counts the second stage reads
 
     def __post_init__(self) -> None:
         self._random, self._now = Random(7), 1_000
@@ -43,19 +45,23 @@ class Chained:
         return self.folder / f"kill-{stage}"
 
     def start(self) -> impls.Chain:
-        rows = json_rows(self.spark, self.kafka, self.topics[0], "name long, at long")
         read = "end long, name long, n long"
+        counts = partial(impls.stream, key="name", operator=self._of("counts", Counts))
+        highest = partial(impls.stream, key="end", operator=self._of("highest", Highest))
         return impls.chain(
-            rows,
+            self.spark and json_rows(self.spark, self.kafka, self.topics[0], "name long, at long"),
             [
-                impls.Stage("counts", partial(impls.stream, key="name", operator=self._of("counts", Counts)), 2, read),
-                impls.Stage("highest", partial(impls.stream, key="end", operator=self._of("highest", Highest)), 2),
+                impls.Stage("counts", counts, 2, read),
+                impls.Stage("highest", highest, 2, select=self._selected),
             ],
             name=self.name, bootstrap=self.kafka, results=impls.Output(self.kafka, self.topics[1], PARTITIONS),
             state_dir=self.folder / "state", checkpoint=self.folder / "checkpoint", partitions=PARTITIONS, bins=BINS,
             mode=self.mode, real_time=impls.RealTime(SLOTS),
             py_files=[Path(__file__).with_name("linked_operators.py")],
         )  # fmt: skip
+
+    def _selected(self, rows: Any) -> Any:
+        return rows.where(self.select) if self.select else rows
 
     def _of(self, stage: str, kind: Any) -> Any:
         return kind(str(self.deadly(stage)))
@@ -135,6 +141,17 @@ def scenario(chained: Chained) -> None:
         assert {name: status["workers"] for name, status in chain.status().items()} == {"counts": 2, "highest": 2}
 
 
+def check_refused(chained: Chained) -> None:
+    """A stage that leaves out results, which the watermark would wait for, is refused, and what began can go on."""
+    chained.select, refused = "n > 1", ""
+    try:
+        chained.start().stop()
+    except UsageError as error:
+        refused = str(error)
+    assert "The Filter of a stage with event time leaves out results" in refused, refused
+    chained.select = ""
+
+
 def main(given: dict[str, Any]) -> None:
     """Runs the scenario in real time."""
     from harness.setup.java import ensure_jars
@@ -143,7 +160,9 @@ def main(given: dict[str, Any]) -> None:
 
     threads = real_time_threads(2, SLOTS) + real_time_threads(PARTITIONS, SLOTS)
     spark = spark_session(ensure_jars().spark, threads=threads, settings=real_time_settings())
-    scenario(Chained(spark, given["kafka"], given["topics"], Path(given["folder"]), "real-time", "chain-at-once"))
+    chained = Chained(spark, given["kafka"], given["topics"], Path(given["folder"]), "real-time", "chain-at-once")
+    check_refused(chained)
+    scenario(chained)
     spark.stop()
 
 

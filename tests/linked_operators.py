@@ -12,14 +12,14 @@ from impls.worker import output
 
 
 class Deadly:
-    """Kills its process with -9 once, behind the results of a commit, when the file is there."""
+    """Kills its process with -9 once, behind the results of a commit, when the file is there; "" is none."""
 
     def __init__(self, file: str):
         self.file = file
 
     def _may_die(self) -> None:
         file, send = Path(self.file), output.Output.send
-        if not file.exists() or send.__name__ == "sent":
+        if not self.file or not file.exists() or send.__name__ == "sent":
             return
 
         def sent(*given: Any, **more: Any) -> None:

@@ -126,6 +126,7 @@ def generator_speed(c: Context, **given: Any) -> None:
     Option("jobs", "processes", COUNT, default=2, subject="The number of processes"),
     Option("hosts", "on clusters of two to five hosts, which are lost, cut off and come back", FLAG),
     Option("mode", "micro-batch or real-time", default="micro-batch"),
+    Option("chains", "two queries in real time, the second of which reads the results of the first", FLAG),
     Option("exhaustive", "instead of seeds, a small query in real time in every order of its events", FLAG),
     Option("minutes", "for how long --exhaustive searches, all mechanisms together", REAL, default=10.0),
     Option("replay", "MECHANISM=CHOICES, of a violation that --exhaustive has found", shown="no replay"),

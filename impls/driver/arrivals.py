@@ -36,20 +36,32 @@ def end_offsets(
     Raises:
         StateError: the broker does not say in time.
     """
+    return {place: end for place, (_, end) in _ranges(client, places, within_s).items()}
+
+
+def ends_to_read(client: Consumer, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """Returns the same, and 0 for a partition of which nothing can be read, be it that retention has deleted all."""
+    return {place: 0 if low == end else end for place, (low, end) in _ranges(client, places, _DEADLINE_S).items()}
+
+
+def _ranges(
+    client: Consumer, places: Iterable[tuple[str, int]], within_s: float
+) -> dict[tuple[str, int], tuple[int, int]]:
     deadline = time.monotonic() + within_s
     try:
-        return {place: _end_of(client, TopicPartition(*place), deadline) for place in places}
+        return {place: _range_of(client, TopicPartition(*place), deadline) for place in places}
     except KafkaException as error:
         raise StateError(f"The broker does not say how far its topics go: {error.args[0].str()}.") from error
 
 
-def _end_of(client: Consumer, place: TopicPartition, deadline: float) -> int:
+def _range_of(client: Consumer, place: TopicPartition, deadline: float) -> tuple[int, int]:
     asked = False
     while True:
         try:
             if asked:
                 client.list_topics(place.topic, _left(deadline))
-            return int(client.get_watermark_offsets(place, _left(deadline))[1])
+            low, high = client.get_watermark_offsets(place, _left(deadline))
+            return int(low), int(high)
         except KafkaException as error:
             if not _passes(error.args[0].code()) or time.monotonic() > deadline:
                 raise

@@ -86,6 +86,7 @@ BASE_EPOCHS = 500
 BASE_BYTES = 16 << 20  # of journals; with 16,384 bins, all in use, that is 45 epochs
 _OF_OPERATOR = "operator."
 _JOURNALS = ("plan", "observed", "commands")
+_OWN = "rescale"
 MADE = ("query.json", *(f"{name}.log" for name in _JOURNALS), "generation", "lock")  # by the first opening
 _MORE = "journals.json"  # names of journals that not every query has
 
@@ -116,7 +117,7 @@ class Checkpoint:
         self, folder: str | Path, settings: Mapping[str, Any], *, operator: Operator | None = None, fsync: bool = False
     ):
         self.folder, self.fsync = Path(folder).absolute(), fsync
-        self.own = self.folder / "rescale"
+        self.own = self.folder / _OWN
         with ExitStack() as opened:
             opened.enter_context(self._take_lock())
             self._check_complete()
@@ -252,6 +253,11 @@ class Checkpoint:
             raise UsageError(f"The file {path} is damaged: {ADVICE}.") from error
         replace_bytes(path, str(generation).encode(), fsync=self.fsync)
         return generation
+
+
+def is_begun(folder: Path) -> bool:
+    """Returns whether a query has begun with a checkpoint."""
+    return Path(folder, _OWN, "query.json").exists()
 
 
 def _of_another_version(folder: Path, version: object) -> str:

@@ -71,6 +71,7 @@ class Identified:
         unordered: a node whose rows come in an order that may change, "" for none.
         rows: where rows are numbered, what decides which a record becomes, see `rows_of`.
         linked: some records are another query's results; the frame has `PRODUCER` and `NUMBER` too.
+        leaves_out: a node that may make no row of a record, "" for none.
     """
 
     frame: DataFrame
@@ -79,6 +80,7 @@ class Identified:
     unordered: str = ""
     rows: tuple[str, ...] = ()
     linked: bool = False
+    leaves_out: str = ""
 
 
 def identified(df: DataFrame, topics: Topics) -> Identified:
@@ -103,7 +105,9 @@ def identified(df: DataFrame, topics: Topics) -> Identified:
         _check_one_topic(topics, carrying.opaque)
     several = carrying.several or bool(carrying.opaque)
     linked = any(reading.linked for reading in topics.readings)
-    return Identified(frame, carried is not None, several, carrying.unordered, linked=linked)
+    return Identified(
+        frame, carried is not None, several, carrying.unordered, linked=linked, leaves_out=carrying.leaves_out
+    )
 
 
 _BITS = "doubleToLongBits"  # of a key with doubles (`impls.processor.keys`), which Spark computes by reflection
@@ -218,7 +222,7 @@ class _Carrying:
     """carry() returns a plan with the identity, None where a node does not pass it on.
 
     Attributes:
-        several, unordered: see `Identified`.
+        several, unordered, leaves_out: see `Identified`.
         opaque: the node that does not pass it on, "" for none.
     """
 
@@ -227,7 +231,7 @@ class _Carrying:
         self._jvm: Any = self._spark._jvm
         self._left = list(topics.readings)
         self._linked = any(reading.linked for reading in topics.readings)
-        self.several, self.unordered, self.opaque = False, "", ""
+        self.several, self.unordered, self.opaque, self.leaves_out = False, "", "", ""
 
     def frame(self, plan: Any) -> DataFrame:
         """Returns the DataFrame of a plan."""
@@ -240,6 +244,8 @@ class _Carrying:
             return self._leaf(node)
         kind = str(node.getClass().getSimpleName())
         self.several = self.several or kind in _ROWS | {"Join"}
+        outer = kind == "Join" and str(node.joinType().sql()) == "LEFT OUTER"
+        self.leaves_out = self.leaves_out or (kind if kind in {"Filter", "Join", *_ROWS} and not outer else "")
         self.unordered = self.unordered or (kind if kind in _UNORDERED else "")
         if kind == "Union":
             return self._union(node)

@@ -37,26 +37,30 @@ def view(df):
 
 
 PLANS = {
-    "projected": (lambda df: df.select("value"), False, ""),
-    "renumbered": (lambda df: df.selectExpr("value", "partition * 2 partition", "offset + 1 offset"), False, ""),
-    "filtered": (lambda df: df.where("value is not null").alias("x").selectExpr("x.value v"), False, ""),
-    "exploded": (lambda df: df.select(F.explode(F.split(F.col("value").cast("string"), ",")).alias("w")), True, ""),
-    "united": (lambda df: df.select("value").union(df.select("key")), False, ""),
-    "watched": (lambda df: df.withWatermark("timestamp", "1 second").select("timestamp"), False, ""),
-    "view": (view, False, ""),
-    "joined": (
-        lambda df: df.join(F.broadcast(df.sparkSession.range(3).withColumnRenamed("id", "n")), F.col("n") == 1),
-        True, "Join",
+    "projected": (lambda df: df.select("value"), False, "", ""),
+    "renumbered": (lambda df: df.selectExpr("value", "partition * 2 partition", "offset + 1 offset"), False, "", ""),
+    "filtered": (lambda df: df.where("value is not null").alias("x").selectExpr("x.value v"), False, "", "Filter"),
+    "exploded": (
+        lambda df: df.select(F.explode(F.split(F.col("value").cast("string"), ",")).alias("w")), True, "", "Generate",
     ),
-    "shuffled": (lambda df: df.select("value").repartition(2), False, "Repartition"),
+    "united": (lambda df: df.select("value").union(df.select("key").where("true")), False, "", "Filter"),
+    "watched": (lambda df: df.withWatermark("timestamp", "1 second").select("timestamp"), False, "", ""),
+    "view": (view, False, "", "Filter"),
+    "joined": (lambda df: df.join(numbers(df), F.col("n") == 1), True, "Join", "Join"),
+    "looked up": (lambda df: df.join(numbers(df), F.col("n") == 1, "left"), True, "Join", ""),
+    "shuffled": (lambda df: df.select("value").repartition(2), False, "Repartition", ""),
 }  # fmt: skip
 
 
+def numbers(df):
+    return F.broadcast(df.sparkSession.range(3).withColumnRenamed("id", "n"))
+
+
 @pytest.mark.parametrize("plan", PLANS.values(), ids=list(PLANS))
-def test_a_plan_passes_it_on_and_says_whether_rows_are_several_or_in_another_order(source, plan):
-    make, several, unordered = plan
+def test_a_plan_passes_it_on_and_says_what_becomes_of_a_record_and_its_order(source, plan):
+    make, several, unordered, leaves_out = plan
     found = of(make(source(subscribe="a,b")))
-    assert (found.carried, found.several, found.unordered) == (True, several, unordered)
+    assert (found.carried, found.several, found.unordered, found.leaves_out) == (True, several, unordered, leaves_out)
     assert found.frame.select(PARTITION, OFFSET).dtypes == [(PARTITION, "bigint"), (OFFSET, "bigint")]
 
 

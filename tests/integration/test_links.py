@@ -19,6 +19,7 @@ from topics import json_rows, producer_for
 
 import impls
 from harness.files import ROOT
+from harness.lab.topics import create_topics
 from impls.errors import StateError, UsageError
 from impls.worker.results import HEADER, Number, numbers_of
 
@@ -58,6 +59,15 @@ def test_a_chain_closes_each_window_once_whatever_happens_to_its_stages(spark, k
 @pytest.mark.capability
 def test_a_chain_in_real_time(kafka, topics, tmp_path):
     run_in_real_time(chained.__file__, kafka, topics[:2], tmp_path)
+
+
+def test_a_chain_that_begins_reads_no_results_of_another_one(kafka, topics, tmp_path):
+    chain = Chained(None, kafka, topics[:2], tmp_path, name=topics[0].replace(".", "-"))
+    create_topics(kafka, {f"{chain.name}.counts": linked.PARTITIONS})
+    producer_for(kafka).produce(f"{chain.name}.counts", b"{}", partition=0)
+    assert producer_for(kafka).flush(30) == 0
+    with pytest.raises(UsageError, match=rf"The topic {chain.name}.counts has results of another chain"):
+        chain.start()
 
 
 @pytest.fixture

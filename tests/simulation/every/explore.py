@@ -44,7 +44,7 @@ def run(small: Small, choices: Choices) -> Ran:
 
 
 def _run(small: Small, choices: Choices, folder: Path) -> Ran:
-    ran, p, commits = Ran(choices), small.parameters(), Commits()
+    ran, p, commits = Ran(choices), small.parameters(), Commits(folder)
     worlds: list[World] = []
     with (
         small_world(p, lambda: worlds[0].failure if worlds else None),

@@ -4,6 +4,7 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -43,9 +44,13 @@ class Commit:
 
 
 class Commits:
-    """The commits that hold, in order: one that was lost with its environment gives way to the one in its place."""
+    """The commits that hold, in order: one that was lost with its environment gives way to the one in its place.
 
-    def __init__(self) -> None:
+    Of one query, whose state is in a folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
         self.held: list[Commit] = []
         self._work: Any = None
 
@@ -70,7 +75,8 @@ class Commits:
         def committed(env: Any, txn: Any, frame: Any, *given: Any, **more: Any) -> bytes:
             before, work, self._work = env.state, self._work, None
             raw = commit(env, txn, frame, *given, **more)
-            self._add(_commit_of(env.task, before, frame, work))
+            if env.task.spec.state_dir.startswith(self._folder):
+                self._add(_commit_of(env.task, before, frame, work))
             return raw
 
         with (

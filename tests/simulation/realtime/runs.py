@@ -35,7 +35,7 @@ def _run(p: Parameters, folder: Path) -> Outcome:
     (folder / "scratch").mkdir()
     troubles = Troubles(p)
     violation, sentence = None, ""
-    commits = Commits()
+    commits = Commits(folder)
     with simulated(p, troubles.point), commits.seen(), Store.open(folder / "scratch") as scratch:
         query = Query(p, Workload(p), troubles, folder)
         oracle = Oracle(p, query, scratch, commits)

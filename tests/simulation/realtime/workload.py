@@ -19,7 +19,6 @@ from impls.store.records import ROW
 from realtime.parameters import Parameters
 from realtime.places import Places
 
-_TEXT = {"name", "city", "state"}
 _BASE = [("bin", pa.int32()), ("partition", pa.int64()), ("offset", pa.int64()), ("time", pa.int64())]
 Record = tuple[int | None, int, dict[str, Any]]  # key, bin, columns
 
@@ -35,7 +34,10 @@ class Workload:
         history: by key, the results that one record after another of it would have; None for one without.
         truth: by key, the state after all records so far; keys without one are not there. `begun`: before all.
         chained: the operator is a Chain.
+        text: columns that are no numbers.
     """
+
+    text: frozenset[str] = frozenset({"name", "city", "state"})
 
     def __init__(self, p: Parameters):
         self._p, self._random = p, Random(p.seed + 1)
@@ -50,18 +52,21 @@ class Workload:
         self.chained = p.operator == "chain"
         self._weights = [1 / (rank + 1) ** p.skew for rank in range(p.keys)]
         self._idle = {part for part in range(1, p.partitions) if self._random.random() < p.idle}
-        self._events = random_events(p.seed % 97, p.records) if p.timed else []
-        self._rows = rows(p.operator, self._events, p.partitions) if p.timed else []
-        if p.timed:
-            last = ends(p.operator)[0]
-            key = rows(p.operator, [last])[0][1]
-            self._rows += [(partition, key, last) for partition in range(p.partitions)]
+        self._rows = self._timed_rows() if p.timed else []
         self.left = len(self._rows) if p.timed else p.records
         key_type = pa.int64() if self.operator.key_type == "long" else pa.binary()
-        columns = [(name, pa.string() if name in _TEXT else pa.int64()) for name in self.operator.columns]
+        columns = [(name, pa.string() if name in self.text else pa.int64()) for name in self.operator.columns]
         numbers = [(ROW, pa.int64())] if self.places.several else []
         sent = [(name, pa.int64()) for name in COLUMNS if p.linked]
         self.schema = pa.schema([*_BASE, ("key", key_type), *columns, *numbers, *sent])
+
+    def _timed_rows(self) -> list[tuple[int, int, dict[str, Any]]]:
+        """Returns partition, key and columns of the input of an operator with event time; behind it everything ends."""
+        name, partitions = self._p.operator, self._p.partitions
+        self._events = random_events(self._p.seed % 97, self._p.records)
+        last = ends(name)[0]
+        key = rows(name, [last])[0][1]
+        return rows(name, self._events, partitions) + [(partition, key, last) for partition in range(partitions)]
 
     def bin_of(self, key: int) -> int:
         """Returns a key's bin."""

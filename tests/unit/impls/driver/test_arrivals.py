@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from impls.driver.arrivals import end_offsets
+from impls.driver.arrivals import end_offsets, ends_to_read
 from impls.errors import StateError
 
 
@@ -16,7 +16,7 @@ class Answers:
     def get_watermark_offsets(self, _place, _timeout):
         if isinstance(answer := next(self._answers), KafkaError):
             raise KafkaException(answer)
-        return 0, answer
+        return answer if isinstance(answer, tuple) else (0, answer)
 
     def list_topics(self, topic, timeout):
         assert (topic, timeout > 0) == ("t", True)
@@ -35,3 +35,8 @@ def test_a_broker_that_has_just_started_is_asked_again():
 def test_other_errors_and_the_end_of_the_time_are_told(answers):
     with pytest.raises(StateError, match="The broker does not say how far its topics go: "):
         end_offsets(Answers(*answers), [("t", 0)], 0.01)
+
+
+def test_what_retention_has_deleted_is_not_to_be_read():
+    places = [("t", number) for number in range(3)]
+    assert list(ends_to_read(Answers((3, 7), (7, 7), (0, 0)), places).values()) == [7, 0, 0]

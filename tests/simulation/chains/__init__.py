@@ -1,0 +1,1 @@
+"""Two queries, the second of which reads the results of the first, simulated."""

@@ -1,0 +1,30 @@
+"""Chains of two queries under faults, simulated: each window has its one right result, whatever happens to either."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from chains.parameters import draw
+from chains.runs import simulate
+from chaos.outcome import assert_one_digest
+
+
+@pytest.mark.sampled(10)
+@pytest.mark.parametrize("seed", range(60))
+def test_nothing_goes_wrong_in_a_chain_under_faults(seed):
+    outcome = simulate(draw(seed))
+    assert outcome.violation is None, outcome.sentence
+
+
+@pytest.mark.lengthy
+def test_two_runs_of_a_chain_give_one_digest():
+    assert_one_digest(lambda number: simulate(draw(number)), 5)
+
+
+def test_both_queries_move_bins_in_most_chains():
+    drawn = [draw(seed) for seed in range(60)]
+    assert sum(all(own.commands for own in p.stages) for p in drawn) > 40
+    assert {p.stages[1].partitions for p in drawn} == {1, 2, 3}
