@@ -42,7 +42,7 @@ _HOMES = {
     "ForeachBatch": "api",
     "Output": "api",
     "RealTime": "api",
-    "Stage": "chains",
+    "Stage": "stages",
     "adopt": "adoption.adopting",
     "aggregate": "aggregation",
     "chain": "chains",

@@ -5,10 +5,8 @@ the chain makes. Where a stage has event time, the watermark of the next one fol
 that a window there closes when all that belongs to it has come. Otherwise it goes by the results' own times.
 """
 
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -16,50 +14,24 @@ from typing import Any, Self
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
 
 from impls.brokers import quiet, security_of
 from impls.closing import close_all, end_all
 from impls.driver.arrivals import asking, ends_to_read
 from impls.driver.checkpoint import is_begun
+from impls.driver.driver import Driver
 from impls.driver.handle import StreamHandle
 from impls.driver.milestones import Milestones, adding, follow
 from impls.driver.preparing import NOTHING, Preparation
 from impls.errors import StateError, UsageError
 from impls.spark.links import results_of
+from impls.stages import Stage, inputs_of
 from impls.worker.output import Output
 from impls.worker.sinks import ForeachBatch
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_INPUT = "input"  # the chain's, where it has no other name
 _TOPIC_DEADLINE_S = 30.0
 _LOOK_S = 0.2
-
-
-def _as_it_is(frame: DataFrame) -> Any:
-    return frame
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A keyed operator of a chain.
-
-    Attributes:
-        name: of letters, digits, - and _; it names the stage's folders and its topic.
-        start: `impls.stream`, `impls.transform_with_state` or `impls.aggregate`, with the arguments that are the
-            stage's own, such as key and operator, as functools.partial has them.
-        workers: those that begin.
-        schema: of a result, as the next stage reads it, DDL or StructType; a chain's last stage needs none.
-        select: from the results of the stage before (`impls.results_of`), or the chain's input, to the first argument
-            of `start`, as in lambda frame: frame.groupBy("user").
-        options: further ones of `start` for this stage.
-    """
-
-    name: str
-    start: Callable[..., StreamHandle]
-    workers: int
-    schema: str | StructType | None = None
-    select: Callable[[DataFrame], Any] = _as_it_is
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Chain:
@@ -129,7 +101,7 @@ class Chain:
 
 
 def chain(
-    df: DataFrame,
+    df: DataFrame | Mapping[str, DataFrame],
     stages: Sequence[Stage],
     *,
     name: str,
@@ -145,8 +117,8 @@ def chain(
     """Starts the queries of a chain, the first one first, and returns their handle.
 
     Args:
-        df: the input of the first stage, see `impls.stream`.
-        stages: two or more, in the order in which records go through them.
+        df: the input of the first stage, see `impls.stream`; or several by names, for `Stage.inputs`.
+        stages: two or more, in an order in which each reads only from those before it.
         name: of the chain, as of a stage: the results of a stage go through the topic NAME.STAGE, which is made if it
             is not there, with the broker's own retention. A stage that is away for longer loses nothing: it ends.
             A chain that begins makes them, or finds them empty.
@@ -160,42 +132,62 @@ def chain(
         options: what all stages are given besides: mode, real_time, mechanism, durability, ...
 
     Raises:
-        UsageError: as `impls.stream`; a name that cannot be used, or that two stages have; a topic that cannot be made,
-            or has another chain's results.
+        UsageError: as `impls.stream`; a name that cannot be used, or that two have; an input that is not there; a stage
+            that nobody reads; a topic that cannot be made, or has another chain's results; a stage with event time that
+            reads an input of the chain beside another stage.
     """
-    _check_names(name, stages)
-    topics = [f"{name}.{stage.name}" for stage in stages[:-1]]
-    between = [Output(bootstrap, topic, partitions, options=dict(producer or {})) for topic in topics]
-    _make_topics(between)
-    for stage, out_of in zip(stages, between, strict=False):
-        if not is_begun(Path(checkpoint) / stage.name):
-            _check_empty(out_of)
-    sinks: list[Output | ForeachBatch | None] = [*between, results]
-    frames: list[Callable[[], DataFrame]] = [lambda: df]
-    for stage, out_of in zip(stages, between, strict=False):
-        frames.append(partial(results_of, df.sparkSession, out_of, stage.schema, options=source))
+    sources = dict(df) if isinstance(df, Mapping) else {_INPUT: df}
+    inputs = inputs_of(name, stages, list(sources))
+    settings = dict(producer or {})
+    between = {stage.name: Output(bootstrap, f"{name}.{stage.name}", partitions, settings) for stage in stages[:-1]}
+    _make_topics(list(between.values()))
+    for one, out in between.items():
+        if not is_begun(Path(checkpoint) / one):
+            _check_empty(out)
+    schemas, spark = {stage.name: stage.schema for stage in stages}, next(iter(sources.values())).sparkSession
+
+    def read(one: str) -> DataFrame:
+        return sources[one] if one in sources else results_of(spark, between[one], schemas[one], options=source)
+
     started: dict[str, StreamHandle] = {}
-    before: Milestones | None = None
     try:
-        for stage, frame, out in zip(stages, frames, sinks, strict=True):
+        for stage in stages:
             where = {"state_dir": Path(state_dir) / stage.name, "checkpoint": Path(checkpoint) / stage.name}
-            given = {**options, **stage.options, **where, "workers": stage.workers, "results": out}
-            prepare = NOTHING if before is None else Preparation(follow=partial(follow, before))
-            handle = stage.start(stage.select(frame()), **given, _prepare=prepare)
-            started[stage.name] = handle
-            before = _milestones_of(handle, out)
+            given = {**options, **stage.options, **where, "workers": stage.workers}
+            prepare = _following(started, between, inputs[stage.name])
+            frame = stage.select(*map(read, inputs[stage.name]))
+            out_to = between.get(stage.name, results)
+            started[stage.name] = stage.start(frame, **given, results=out_to, _prepare=prepare)
     except BaseException:
         end_all([handle.stop for handle in started.values()], "chain")
         raise
     return Chain(started)
 
 
-def _milestones_of(handle: StreamHandle, out: Output | ForeachBatch | None) -> Milestones | None:
-    """Returns what gets the milestones of a stage, None where it has no event time, or no topic of results."""
-    driver = handle.changes.driver
-    if (clock := driver.controller.clock) is None or not isinstance(out, Output):
-        return None
-    milestones = Milestones()
+def _following(
+    started: Mapping[str, StreamHandle], between: Mapping[str, Output], inputs: Sequence[str]
+) -> Preparation:
+    """Returns what lets a stage's watermark follow the stages that it reads, where all of them have event time."""
+    senders = {one: started[one].changes.driver for one in inputs if one in started}
+    if not senders or any(driver.controller.clock is None for driver in senders.values()):
+        return NOTHING
+    if not senders.keys() >= set(inputs):
+        return Preparation(follow=_refuse_mixed)
+    return Preparation(follow=partial(follow, [_told_by(driver, between[one]) for one, driver in senders.items()]))
+
+
+def _refuse_mixed(driver: Driver, _read: object) -> None:
+    if driver.controller.clock is not None:
+        raise UsageError(
+            "A stage with event time reads an input of the chain beside another stage, whose watermark is not that of "
+            "the input: let the input go through a stage of its own."
+        )
+
+
+def _told_by(driver: Driver, out: Output) -> Milestones:
+    """Returns what gets the milestones of a stage for one that reads it."""
+    milestones, clock = Milestones(), driver.controller.clock
+    assert clock is not None, "the stage has event time"
     driver.listeners.append(adding(milestones, clock, _ends_of(out)))
     return milestones
 
@@ -204,17 +196,6 @@ def _ends_of(out: Output) -> Callable[[], dict[tuple[str, int], int]]:
     """Returns what asks the broker up to where a topic has to be read."""
     client = asking({"bootstrap.servers": out.bootstrap, **security_of(out.options)})
     return partial(ends_to_read, client, [(out.topic, number) for number in range(out.partitions)])
-
-
-def _check_names(name: str, stages: Sequence[Stage]) -> None:
-    if len(stages) < 2:
-        raise UsageError("A chain has two stages at least: start a single one by itself.")
-    for word in (name, *(stage.name for stage in stages)):
-        if not _NAME.fullmatch(word):
-            raise UsageError(f"The name {word!r} cannot be that of a topic: use up to 80 letters, digits, - and _.")
-    names = [stage.name for stage in stages]
-    if twice := next((one for one in names if names.count(one) > 1), None):
-        raise UsageError(f"Two stages have the name {twice!r}.")
 
 
 def _check_empty(out: Output) -> None:

@@ -7,7 +7,8 @@ import json
 import sys
 from collections import Counter
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from linked import DEADLINE_S, PARTITIONS, SLOTS, Topic
 from linked_operators import DISORDER, SIZE, Counts, Highest
 from pipeline import await_true
+from pyspark.sql import DataFrame
 from topics import json_rows, producer_for
 
 import impls
@@ -34,7 +36,9 @@ class Chained:
     folder: Path
     mode: str = "micro-batch"
     name: str = "chain"
-    select: str = ""  # which counts the second stage reads
+    select: str = ""  # which counts the last stage reads
+    counting: tuple[str, ...] = ("counts",)  # the stages that count, each some of the names
+    beside: tuple[str, ...] = ()  # what the last stage reads besides
 
     def __post_init__(self) -> None:
         self._random, self._now = Random(7), 1_000
@@ -46,13 +50,12 @@ class Chained:
 
     def start(self) -> impls.Chain:
         read = "end long, name long, n long"
-        counts = partial(impls.stream, key="name", operator=self._of("counts", Counts))
         highest = partial(impls.stream, key="end", operator=self._of("highest", Highest))
         return impls.chain(
             self.spark and json_rows(self.spark, self.kafka, self.topics[0], "name long, at long"),
             [
-                impls.Stage("counts", counts, 2, read),
-                impls.Stage("highest", highest, 2, select=self._selected),
+                *(self._counts(stage, read) for stage in self.counting),
+                impls.Stage("highest", highest, 2, select=self._selected, inputs=(*self.counting, *self.beside)),
             ],
             name=self.name, bootstrap=self.kafka, results=impls.Output(self.kafka, self.topics[1], PARTITIONS),
             state_dir=self.folder / "state", checkpoint=self.folder / "checkpoint", partitions=PARTITIONS, bins=BINS,
@@ -60,7 +63,16 @@ class Chained:
             py_files=[Path(__file__).with_name("linked_operators.py")],
         )  # fmt: skip
 
-    def _selected(self, rows: Any) -> Any:
+    def _counts(self, stage: str, read: str) -> impls.Stage:
+        """The stage that counts every second name, the third, ..., or all of them."""
+        number, of = self.counting.index(stage), len(self.counting)
+        return impls.Stage(
+            stage, partial(impls.stream, key="name", operator=self._of(stage, Counts)), 2, read, inputs=("input",),
+            select=lambda rows: rows.where(f"name % {of} = {number}"),
+        )  # fmt: skip
+
+    def _selected(self, first: Any, *others: Any) -> Any:
+        rows = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), others, first)
         return rows.where(self.select) if self.select else rows
 
     def _of(self, stage: str, kind: Any) -> Any:
@@ -78,8 +90,9 @@ class Chained:
 
     def end(self) -> None:
         """Sends what closes every window."""
-        for partition in range(2):
-            producer_for(self.kafka).produce(self.topics[0], json.dumps({"name": 0, "at": FAR}), partition=partition)
+        for partition, name in product(range(2), range(len(self.counting))):
+            value = json.dumps({"name": name, "at": FAR})
+            producer_for(self.kafka).produce(self.topics[0], value, partition=partition)
         assert producer_for(self.kafka).flush(30) == 0
 
     def expected(self) -> dict[int, tuple[int, list[int]]]:
@@ -141,6 +154,23 @@ def scenario(chained: Chained) -> None:
         assert {name: status["workers"] for name, status in chain.status().items()} == {"counts": 2, "highest": 2}
 
 
+def joined(chained: Chained) -> None:
+    """Two stages count, and one reads both: windows close when both have got there, whatever happens to one of them."""
+    chained.counting = ("even", "odd")
+    with chained.start() as chain:
+        chained.send(300)
+        chained.await_windows(chain, chained.closed, "the first windows")
+        for stage, workers in (("even", 3), ("highest", 3)):
+            chain.rescale(stage, workers)
+        chained.deadly("odd").touch()
+        chained.send(300)
+        await_true(lambda: not chained.deadly("odd").exists(), "a worker of odd to die")
+        assert chain.await_migration(DEADLINE_S)
+        chained.await_windows(chain, chained.closed, "windows behind the rescales")
+        chained.end()
+        chained.await_windows(chain, FAR - 1, "all windows")
+
+
 def check_refused(chained: Chained) -> None:
     """A stage that leaves out results, which the watermark would wait for, is refused, and what began can go on."""
     chained.select, refused = "n > 1", ""
@@ -158,11 +188,18 @@ def main(given: dict[str, Any]) -> None:
     from impls.spark.realtime.settings import real_time_settings, real_time_threads
     from impls.spark.session import spark_session
 
+    apart = given["scenario"] == "joined"
     threads = real_time_threads(2, SLOTS) + real_time_threads(PARTITIONS, SLOTS)
+    if apart:
+        threads = 2 * real_time_threads(2, SLOTS) + real_time_threads(2 * PARTITIONS, SLOTS)
     spark = spark_session(ensure_jars().spark, threads=threads, settings=real_time_settings())
-    chained = Chained(spark, given["kafka"], given["topics"], Path(given["folder"]), "real-time", "chain-at-once")
-    check_refused(chained)
-    scenario(chained)
+    name = f"{given['scenario']}-at-once"
+    chained = Chained(spark, given["kafka"], given["topics"], Path(given["folder"]), "real-time", name)
+    if apart:
+        joined(chained)
+    else:
+        check_refused(chained)
+        scenario(chained)
     spark.stop()
 
 

@@ -10,7 +10,7 @@ watermark. Both queries are in one process; where the first one starts again, it
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from impls.autoscale.intervals import PartitionOffsets
 from impls.driver.driver import Driver
@@ -91,22 +91,26 @@ def adding(
     return add
 
 
-def follow(milestones: Milestones, driver: Driver, read: Callable[[int], PartitionOffsets]) -> None:
-    """Lets the watermark of a driver's query follow the query whose results are its input.
+def follow(milestones: Sequence[Milestones], driver: Driver, read: Callable[[int], PartitionOffsets]) -> None:
+    """Lets the watermark of a driver's query follow the queries whose results are its input: the one that is behind.
 
     Args:
-        milestones: of the query that sends.
+        milestones: of the queries that send.
         driver: of the query that reads.
         read: returns the offsets behind what an epoch and all before it have read.
     """
 
     def look(epoch: int) -> None:
         clock = driver.controller.clock
-        if clock is None or (at := milestones.reached(read(epoch - 1) if milestones.waits else {})) is None:
+        if clock is None:
             return
-        with driver.locked():
-            clock.reach(at)
+        until = read(epoch - 1) if any(one.waits for one in milestones) else {}
+        times = [one.reached(until) for one in milestones]
+        if (known := [time for time in times if time is not None]) and len(known) == len(times):
+            with driver.locked():
+                clock.reach(min(known))
 
     driver.before_plan.append(look)
-    driver.waits.append(lambda: milestones.waits)
-    milestones.wake = driver.on_command
+    for one in milestones:
+        driver.waits.append(lambda one=one: one.waits)  # type: ignore[misc]
+        one.wake = driver.on_command

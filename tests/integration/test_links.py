@@ -26,9 +26,9 @@ from impls.worker.results import HEADER, Number, numbers_of
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
-def run_in_real_time(file, kafka, topics, folder):
+def run_in_real_time(file, kafka, topics, folder, scenario="chain"):
     """Runs a scenario in a process of its own and returns what it says."""
-    given = json.dumps({"kafka": kafka, "topics": topics, "folder": str(folder)})
+    given = json.dumps({"kafka": kafka, "topics": topics, "folder": str(folder), "scenario": scenario})
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     child = spawn([sys.executable, file, given], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     out, said = child.communicate(timeout=560)
@@ -59,6 +59,20 @@ def test_a_chain_closes_each_window_once_whatever_happens_to_its_stages(spark, k
 @pytest.mark.capability
 def test_a_chain_in_real_time(kafka, topics, tmp_path):
     run_in_real_time(chained.__file__, kafka, topics[:2], tmp_path)
+
+
+def test_a_stage_reads_two_others(spark, kafka, topics, tmp_path):
+    chained.joined(Chained(spark, kafka, topics[:2], tmp_path, name="joined"))
+
+
+def test_a_stage_reads_two_others_in_real_time(kafka, topics, tmp_path):
+    run_in_real_time(chained.__file__, kafka, topics[:2], tmp_path, "joined")
+
+
+def test_a_stage_with_event_time_reads_no_input_beside_another(spark, kafka, topics, tmp_path):
+    chain = Chained(spark, kafka, topics[:2], tmp_path, name="mixed", counting=("counts",), beside=("input",))
+    with pytest.raises(UsageError, match="reads an input of the chain beside another stage"):
+        chain.start()
 
 
 def test_a_chain_that_begins_reads_no_results_of_another_one(kafka, topics, tmp_path):

@@ -65,7 +65,7 @@ class Chain:
         self.milestones, clock = Milestones(), first.controller.clock
         assert clock is not None, "the first query has event time"
         first.listeners.append(adding(self.milestones, clock, self._ends))
-        follow(self.milestones, second, lambda _: _named(self.queries[1].read()))
+        follow([self.milestones], second, lambda _: _named(self.queries[1].read()))
 
     def _ends(self) -> PartitionOffsets:
         if self._troubles.on and self._random.random() < self._away:

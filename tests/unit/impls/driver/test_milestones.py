@@ -1,12 +1,13 @@
 """What goes between two queries: the second one's watermark follows what was read of the first one's results."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from impls.driver.milestones import Milestones, adding
+from impls.driver.milestones import Milestones, adding, follow
 from impls.errors import StateError
 from impls.protocol.eventtime import NO_TIME, EventClock, EventTime
 
@@ -108,3 +109,37 @@ def test_the_watermark_of_a_linked_query_follows_the_milestone_alone_and_never_f
     assert (other.watermark, other.sent) == (7, 7)
     assert clock().sent is None
     assert NO_TIME < 0
+
+
+class Reader:
+    """A driver as `follow` sees it, whose query reads results."""
+
+    def __init__(self):
+        self.controller = SimpleNamespace(clock=clock(linked=True))
+        self.before_plan, self.waits, self.woken = [], [], []
+
+    def locked(self):
+        return nullcontext(self.controller)
+
+    def on_command(self):
+        self.woken.append(1)
+
+    def planned(self, epoch):
+        for look in self.before_plan:
+            look(epoch)
+        return self.controller.clock.watermark
+
+
+def test_the_watermark_of_a_query_that_reads_two_follows_the_one_that_is_behind():
+    first, second, reader, read = Milestones(), Milestones(), Reader(), {}
+    follow([first, second], reader, lambda epoch: read.get(epoch, {}))
+    first.add(10, {P: 3})
+    assert (reader.planned(1), reader.woken, [waits() for waits in reader.waits]) == (None, [1], [True, False])
+    read[1] = {P: 3}
+    assert reader.planned(2) is None, "nobody knows of the second one"
+    second.add(7, {Q: 1})
+    read[2] = {P: 3, Q: 1}
+    assert reader.planned(3) == 7
+    second.add(30, {Q: 2})
+    read[3] = {P: 3, Q: 2}
+    assert (reader.planned(4), [waits() for waits in reader.waits]) == (10, [False, False])
