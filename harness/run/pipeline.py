@@ -139,13 +139,13 @@ def start_query(
         durability=experiment.durability,
         log_dir=log_dir(run, folder),
         tls=experiment.tls,
-        **_of_mode(run),
+        **mode_of(run),
         on_epoch=on_epoch,
         on_event=on_event,
     )
 
 
-def _of_mode(run: Run) -> dict[str, Any]:
+def mode_of(run: Run) -> dict[str, Any]:
     """Returns what `impls.stream` is told of the mode."""
     if not run.real_time:
         return {"trigger": run.experiment.trigger}

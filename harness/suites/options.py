@@ -158,6 +158,7 @@ FAULTS = (
     _MODE,
     Option("cluster", "hosts of a Spark cluster on this machine that the query runs on; what happens to these instead",
            COUNT, shown="no cluster", subject="The number of hosts", least=2, most=HOSTS_MOST),
+    Option("chain", "a chain of two stages, in each of which every second fault happens; about 50 minutes", FLAG),
     _OUTPUT,
 )
 CHANGES_QUICK: dict[str, Any] = {"keys": 20_000, "rate": 2_000, "bins": 64, "duration_s": 6.0, "lead_in_s": 3.0}

@@ -10,8 +10,8 @@ from pipeline import await_true
 from processes import spawn, working_on
 from rich.console import Console
 
-from harness.suites.faults.run import fault_test
-from harness.suites.faults.schedule import QUICK_MECHANISMS, draw_schedule
+from harness.suites.faults.run import CHAIN, fault_test
+from harness.suites.faults.schedule import QUICK_MECHANISMS, draw_chain_schedule, draw_schedule
 
 pytestmark = pytest.mark.timeout(600)
 ROOT = Path(__file__).parents[2]
@@ -40,6 +40,17 @@ def test_twelve_faults_lose_and_double_nothing(mechanism, tmp_path, capsys):
     assert all(line["resume_s"] > 0 for line in report["faults"])
 
 
+@pytest.mark.parametrize("mode", ["micro-batch", "real-time"])
+def test_faults_of_a_chain_lose_and_double_nothing(mode, tmp_path, capsys):
+    schedule = draw_chain_schedule(SEED, ["megaphone-batched"], only=["worker@after-commit", "driver@after-plan"])
+    with capsys.disabled():
+        report, _ = fault_test(
+            schedule, tmp_path, seed=SEED, durability="process", console=Console(quiet=True), where=CHAIN, mode=mode
+        )
+    assert report["good"], report
+    assert not working_on(tmp_path)
+
+
 def fault_test_process(output: Path, *options: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-P", "-m", "invoke", "fault-test", "--output", str(output), *options]
     return spawn(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -51,6 +62,8 @@ def fault_test_process(output: Path, *options: str) -> subprocess.Popen[str]:
         (["--only=mouse@after-commit"], "The fault 'mouse@after-commit' is unknown"),
         (["--mechanism=teleport"], "The mechanism 'teleport' is unknown"),
         (["--durability=eternal"], "The durability 'eternal' is unknown"),
+        (["--chain", "--only=disk@full"], "The fault 'disk@full' is unknown"),
+        (["--chain", "--cluster=2"], "Real-time mode and chains are tested in one process of Spark"),
     ],
 )
 def test_bad_input_is_one_sentence(tmp_path, options, words):

@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -24,11 +24,21 @@ from harness.report.terminal import terminal
 from harness.results.machine import describe_machine
 from harness.results.place import new_folder
 from harness.setup.java import ensure_jars, use_java
+from harness.suites.faults.chain_site import ChainSite
 from harness.suites.faults.host_inflict import inflict_on_hosts
 from harness.suites.faults.hosts import HostSite
 from harness.suites.faults.inflict import FaultEffect, MissedError, inflict
 from harness.suites.faults.report import FILE, FaultOutcome, Verdict, report_of, show
-from harness.suites.faults.schedule import EXPECTED, HOST_FAULTS, Fault, check_rights, draw_host_schedule, draw_schedule
+from harness.suites.faults.schedule import (
+    EXPECTED,
+    HOST_FAULTS,
+    KILLS,
+    Fault,
+    check_rights,
+    draw_chain_schedule,
+    draw_host_schedule,
+    draw_schedule,
+)
 from harness.suites.faults.site import Site, StuckError
 from impls import catalog
 from impls.durability.files import check_level
@@ -38,6 +48,12 @@ _HEAVY = ("state", "checkpoint", "broker", "cluster")
 _REFUSE_DEADLINE_S = 90.0
 _RESUME_DEADLINE_S = 120.0
 _SETTLE_DEADLINE_S = 90.0
+CHAIN = "chain"
+_DRAWN: dict[str, tuple[Callable[..., list[Fault]], Iterable[str]]] = {
+    "": (draw_schedule, EXPECTED),
+    CHAIN: (draw_chain_schedule, KILLS),
+    "cluster": (draw_host_schedule, HOST_FAULTS),
+}
 _ONE_RESTART = {"jvm", "driver"}
 _ONE_RESTART_NAMES = {"worker@zombie", "state@lost", "frame@torn"}
 
@@ -49,14 +65,15 @@ class _Campaign:
     """
 
     def __init__(
-        self, folder: Path, faults: list[Fault], *, seed: int, durability: str, hosts: int = 0, mode: str = MICRO_BATCH
+        self, folder: Path, faults: list[Fault], *, seed: int, durability: str, where: int | str = "", mode: str
     ):
         folder.mkdir(parents=True)
         self._faults = faults
-        self._site: Site = Site(folder, faults[0].mechanism, seed=seed, durability=durability, mode=mode)
+        kind = ChainSite if where == CHAIN else Site
+        self._site: Site = kind(folder, faults[0].mechanism, seed=seed, durability=durability, mode=mode)
         self._inflict_here = partial(inflict, self._site)
-        if hosts:
-            self._site = site = HostSite(folder, faults[0].mechanism, seed=seed, durability=durability, hosts=hosts)
+        if isinstance(where, int):
+            self._site = site = HostSite(folder, faults[0].mechanism, seed=seed, durability=durability, hosts=where)
             self._inflict_here = partial(inflict_on_hosts, site)
         self.outcomes: list[FaultOutcome] = []
 
@@ -161,13 +178,13 @@ def fault_test(
     seed: int,
     durability: str,
     console: Console,
-    hosts: int = 0,
+    where: int | str = "",
     mode: str = MICRO_BATCH,
 ) -> tuple[dict[str, Any], bool]:
     """Runs a schedule of faults, writes the report into the folder and returns (report, whether it was cut off).
 
-    With `hosts` the query runs on a cluster of so many; `mode` is Spark's. What is heavy of a campaign without findings
-    is deleted; the logs stay.
+    The query runs on a cluster of so many hosts where `where` is a number, and is a chain where it is `CHAIN`; `mode`
+    is Spark's. What is heavy of a campaign without findings is deleted; the logs stay.
     """
     begun = time.monotonic()
     outcomes: list[FaultOutcome] = []
@@ -183,7 +200,7 @@ def fault_test(
     try:
         for mechanism, faults in groupby(schedule, key=lambda fault: fault.mechanism):
             console.print(f"{mechanism}: begins")
-            how: dict[str, Any] = {"seed": seed, "durability": durability, "hosts": hosts, "mode": mode}
+            how: dict[str, Any] = {"seed": seed, "durability": durability, "where": where, "mode": mode}
             campaign = _Campaign(folder / mechanism, list(faults), **how)
             answers[mechanism] = campaign.run(tell)
             console.print(f"{mechanism}: {answers[mechanism]['verdict']}")
@@ -206,6 +223,7 @@ def run_fault_test(
     quick: bool = False,
     durability: str = "process",
     cluster: int | None = None,
+    chain: bool = False,
     output: str | None = None,
     mode: str = MICRO_BATCH,
 ) -> int:
@@ -216,9 +234,9 @@ def run_fault_test(
     """
     console = terminal()
     check_level(durability)
-    if mode == REAL_TIME and cluster is not None:
-        raise UsageError("Real-time mode runs in one process of Spark: leave out --cluster.")
-    draw, known = (draw_schedule, EXPECTED) if cluster is None else (draw_host_schedule, HOST_FAULTS)
+    if cluster is not None and (chain or mode == REAL_TIME):
+        raise UsageError("Real-time mode and chains are tested in one process of Spark: leave out --cluster.")
+    draw, known = _DRAWN["cluster" if cluster is not None else CHAIN if chain else ""]
     chosen = parse_names(mechanism, catalog.names(), "mechanism")
     schedule = draw(seed, chosen, only=parse_names(only, known, "fault"), quick=quick)
     if cluster is not None:
@@ -230,8 +248,9 @@ def run_fault_test(
     for fault in schedule:
         console.print(f"{fault.id} {fault.mechanism} {fault.phase} {fault.expected} (draw {fault.draw})")
     report, cut_off = fault_test(
-        schedule, folder, seed=seed, durability=durability, console=console, hosts=cluster or 0, mode=mode
-    )
+        schedule, folder, seed=seed, durability=durability, console=console,
+        where=CHAIN if chain else cluster or "", mode=mode,
+    )  # fmt: skip
     show(report, console)
     sys.stdout.write(f"{folder}\n")
     return CUT_OFF if cut_off else int(not report["good"])

@@ -135,6 +135,26 @@ def _deal_phases(
     return out
 
 
+_CHAIN_MECHANISMS = ("megaphone-batched", "megaphone-fluid")
+_CHAIN_KILLS = 100
+
+
+def draw_chain_schedule(
+    seed: int, mechanisms: Sequence[str] = (), *, only: Sequence[str] = (), quick: bool = False
+) -> list[Fault]:
+    """Returns the faults of a test of a chain, grouped by mechanism; the same for the same arguments.
+
+    There are a hundred kills, each once at least; with `quick` those of the twelve faults that show the most.
+    """
+    rng = np.random.default_rng(seed)
+    chosen = tuple(mechanisms) or _CHAIN_MECHANISMS
+    if only:
+        return _deal_phases(rng, {mechanism: list(only) for mechanism in chosen}, EXPECTED)
+    kills = [name for name in QUICK if name in KILLS]
+    names = shuffled(rng, kills) if quick else list(islice(cycle(shuffled(rng, KILLS)), _CHAIN_KILLS))
+    return _deal_phases(rng, _deal(names, chosen), EXPECTED)
+
+
 _MECHANISMS = ("megaphone-batched", "megaphone-fluid", "meces", "rhino")
 _QUICK_MECHANISMS = ("megaphone-batched", "rhino")
 _NUMBER = 60

@@ -48,6 +48,26 @@ class StuckError(Exception):
     """Something did not come about before its deadline; the message says what."""
 
 
+class EpochLines:
+    """read() returns the lines of the epochs finished so far, ascending; of an epoch run twice the last one."""
+
+    def __init__(self, folder: Path):
+        self._path, self._bytes = folder / "epochs.jsonl", 0
+        self._lines: dict[int, dict[str, Any]] = {}
+
+    def read(self) -> list[dict[str, Any]]:
+        """Reads what has come since the last call."""
+        if self._path.exists():
+            with self._path.open("rb") as file:
+                file.seek(self._bytes)
+                raw = file.read()
+            whole = raw[: raw.rfind(b"\n") + 1]
+            self._bytes += len(whole)
+            for line in map(json.loads, whole.splitlines()):
+                self._lines[line["epoch"]] = line
+        return [self._lines[epoch] for epoch in sorted(self._lines)]
+
+
 class Site:
     """start(), then faults, each between begin_fault() and the next, then stop_and_check(); close() whatever happened.
 
@@ -66,8 +86,7 @@ class Site:
         self.query = QueryProcess(folder, self.arming.file, self.module)
         self.broker = embedded_broker(folder / "broker")
         self._load: LoadGenerator | None = None
-        self._lines: dict[int, dict[str, Any]] = {}
-        self._read_bytes = 0
+        self._epochs = EpochLines(folder)
         self.migrations = 0
         self.held = False
         self.restarts = 0
@@ -148,16 +167,7 @@ class Site:
 
     def epochs(self) -> list[dict[str, Any]]:
         """Returns the lines of the epochs finished so far, ascending; of an epoch run twice the last one."""
-        path = self.folder / "epochs.jsonl"
-        if path.exists():
-            with path.open("rb") as file:
-                file.seek(self._read_bytes)
-                raw = file.read()
-            whole = raw[: raw.rfind(b"\n") + 1]
-            self._read_bytes += len(whole)
-            for line in map(json.loads, whole.splitlines()):
-                self._lines[line["epoch"]] = line
-        return [self._lines[epoch] for epoch in sorted(self._lines)]
+        return self._epochs.read()
 
     def applied(self) -> int:
         """Returns the records applied since the beginning."""

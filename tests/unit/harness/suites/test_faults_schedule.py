@@ -7,7 +7,7 @@ import pytest
 from harness.experiment.schedules import VICTIMS
 from harness.options import parse_names
 from harness.suites.faults.report import FaultOutcome, report_of
-from harness.suites.faults.schedule import EXPECTED, KILLS, MECHANISMS, QUICK, Fault, draw_schedule
+from harness.suites.faults.schedule import EXPECTED, KILLS, MECHANISMS, QUICK, Fault, draw_chain_schedule, draw_schedule
 from impls.errors import UsageError
 from impls.faults import POINTS
 
@@ -27,6 +27,14 @@ def test_every_fault_and_enough_of_every_mechanism(seed):
     assert {fault.phase for fault in schedule} == {"steady", "migrating"}
     assert [fault.number for fault in schedule] == list(range(len(schedule)))
     assert len({fault.id for fault in schedule}) == len(schedule)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_chain_meets_a_hundred_kills_each_once_at_least(seed):
+    schedule = draw_chain_schedule(seed)
+    assert (len(schedule), {fault.name for fault in schedule}) == (100, set(KILLS))
+    assert {fault.name for fault in draw_chain_schedule(seed, quick=True)} == set(QUICK) & set(KILLS)
+    assert [fault.number for fault in schedule] == list(range(100))
 
 
 def test_a_seed_gives_the_same_schedule_and_another_one_another():
