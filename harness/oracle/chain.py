@@ -22,14 +22,19 @@ from harness.oracle.run import read_facts
 from harness.oracle.verdict import CLASSES, Differences, Facts, answered, doubted, judge
 
 _DEADLINE_S = 60.0
+SUM_RANGE = 1 << 40  # sums of times are kept modulo this
 
 
 @dataclass(frozen=True, slots=True)
 class StageResults(Numbered):
-    """Results of either stage: the count `n`, and of the second one the results `seen`, and those out of order."""
+    """Results of either stage: the count `n`, and of the first one the `sum` of its records' times, µs.
+
+    Of the second one the results `seen`, and those of them that were out of order.
+    """
 
     key: NDArray[np.int64]
     n: NDArray[np.int64]
+    sum: NDArray[np.int64]
     seen: NDArray[np.int64]
     odd: NDArray[np.int64]
 
@@ -39,13 +44,13 @@ def _read_stage(bootstrap: str, topic: str) -> StageResults:
 
     def columns_of(messages: list[Any]) -> dict[str, NDArray[Any]]:
         rows = [json.loads(message.value) for message in messages]
-        values = {name: np.array([row.get(name, 0) for row in rows], np.int64) for name in ("n", "seen", "odd")}
+        values = {name: np.array([row.get(name, 0) for row in rows], np.int64) for name in ("n", "sum", "seen", "odd")}
         return {"key": key_column(messages, topic), **values, **number_columns(messages, topic)}
 
     return read_columns(StageResults, bootstrap, topic, _DEADLINE_S, columns_of)
 
 
-Row = tuple[int, int, int]  # n, seen, odd
+Row = tuple[int, int, int, int]  # n, sum, seen, odd
 
 
 def _by_key(results: StageResults) -> tuple[dict[int, list[Row]], int]:
@@ -53,12 +58,20 @@ def _by_key(results: StageResults) -> tuple[dict[int, list[Row]], int]:
     last: dict[tuple[int, int], tuple[int, int]] = {}
     found: dict[int, list[Row]] = defaultdict(list)
     columns = (results.partition, results.worker, results.epoch, results.index)
-    values = (results.key, results.n, results.seen, results.odd)
+    values = (results.key, results.n, results.sum, results.seen, results.odd)
     for partition, worker, epoch, index, key, *row in zip(*(c.tolist() for c in (*columns, *values)), strict=True):
         if (epoch, index) > last.get((partition, worker), (-1, -1)):
             last[partition, worker] = epoch, index
             found[key].append(tuple(row))
     return found, sum(map(len, found.values()))
+
+
+def _wanted(records: Records) -> dict[int, tuple[int, int]]:
+    """Returns by key the number of its records, and the sum of their times."""
+    keys, of, numbers = np.unique(records.key, return_inverse=True, return_counts=True)
+    sums = np.zeros(len(keys), np.int64)
+    np.add.at(sums, of, records.scheduled_us)
+    return dict(zip(keys.tolist(), zip(numbers.tolist(), (sums % SUM_RANGE).tolist(), strict=True), strict=True))
 
 
 def check(records: Records, first: StageResults, second: StageResults) -> Differences:
@@ -72,17 +85,18 @@ def check(records: Records, first: StageResults, second: StageResults) -> Differ
             totals[kind] += number
             examples.setdefault(kind, {"first": where})
 
-    wanted = dict(zip(*(column.tolist() for column in np.unique(records.key, return_counts=True)), strict=True))
+    wanted = _wanted(records)
     for key in sorted({*wanted, *counted, *followed}):
-        counts = [n for n, _, _ in counted.get(key, [])]
-        rows, last = followed.get(key, []), counts[-1] if counts else 0
-        seen, odd = (rows[-1][1], rows[-1][2]) if rows else (0, 0)
-        for stage, want, have in ((0, wanted.get(key, 0), last), (1, len(counts), seen)):
+        counts, rows = [n for n, *_ in counted.get(key, [])], followed.get(key, [])
+        n, total, *_ = counted.get(key, [(0, 0)])[-1]
+        *_, seen, odd = rows[-1] if rows else (0, 0)
+        for stage, want, have in ((0, wanted.get(key, (0, 0))[0], n), (1, len(counts), seen)):
             note("lost", want - have, key=key, stage=stage, expected=want, found=have)
             note("doubled", have - want, key=key, stage=stage, expected=want, found=have)
         note("out_of_order", sum(a >= b for a, b in pairwise(counts)) + odd, key=key)
-        wrong = [row for row in rows if not 0 < row[1] <= len(counts) or counts[row[1] - 1] != row[0]]
-        note("wrong", len(wrong), key=key, found=wrong[:1])
+        others = key in wanted and wanted[key][0] == n and wanted[key][1] != total
+        wrong = [row for row in rows if not 0 < row[2] <= len(counts) or counts[row[2] - 1] != row[0]]
+        note("wrong", len(wrong) + others, key=key, found=wrong[:1])
     raw = len(first.key) + len(second.key)
     number = results + more
     return Differences({kind: totals[kind] for kind in CLASSES}, examples, len(records.key), number, raw - number)

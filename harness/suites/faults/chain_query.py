@@ -12,6 +12,7 @@ from typing import Any
 from harness.experiment.description import Run
 from harness.lab.bringup import KEEP_LOGS, open_session
 from harness.lab.child import Parent, program
+from harness.oracle.chain import SUM_RANGE
 from harness.run.pipeline import mode_of, read_records
 from harness.run.recorder import Recorder
 from harness.suites.faults.query import end
@@ -28,14 +29,15 @@ _POLL_S = 0.05
 
 
 class Count(StatefulMap):
-    """Counts the records of a key."""
+    """Counts the records of a key and sums up their times, by which one that is lost and one that is doubled differ."""
 
-    columns = ()
+    columns = ("scheduled_us",)
 
     def update(self, key: bytes, record: dict[str, Any], state: Any) -> tuple[Any, Any]:
-        """Returns the count, and a result with it."""
-        count = (state or 0) + 1
-        return count, {"name": int.from_bytes(key, "big"), "n": count}
+        """Returns count and sum, and a result with them."""
+        count, total = state or (0, 0)
+        after = count + 1, (total + record["scheduled_us"]) % SUM_RANGE
+        return after, {"name": int.from_bytes(key, "big"), "n": after[0], "sum": after[1]}
 
 
 class Follow(StatefulMap):

@@ -9,14 +9,16 @@ from harness.oracle.chain import StageResults, check
 from harness.oracle.columns import Records
 from harness.oracle.verdict import CLASSES
 
+NAMES = ("worker", "epoch", "index", "key", "n", "sum", "seen", "odd")
+
 
 def stage(rows):
-    """Results from rows (worker, epoch, index, key, n, seen, odd) of one partition, in its order."""
-    worker, epoch, index, key, n, seen, odd = (np.array(column, np.int64) for column in zip(*rows, strict=True))
+    """Results from rows of `NAMES` of one partition, in its order."""
+    worker, epoch, index, key, n, total, seen, odd = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     number, zero = np.arange(len(rows)), np.zeros(len(rows), np.int64)
     return StageResults(
         partition=zero.astype(np.int32), offset=number, worker=worker.astype(np.int32), generation=zero, epoch=epoch,
-        index=index, commit=zero, key=key, n=n, seen=seen, odd=odd,
+        index=index, commit=zero, key=key, n=n, sum=total, seen=seen, odd=odd,
     )  # fmt: skip
 
 
@@ -29,16 +31,17 @@ def records(keys):
 
 def run(commits):
     """Returns keys, first and second results of a chain whose stages run these commits, lists of keys, one by one."""
-    keys, counts, first, second = [], {}, [], []
+    keys, counts, sums, first, second = [], {}, {}, [], []
     for epoch, commit in enumerate(commits):
         for key in commit:
+            sums[key] = sums.get(key, 0) + len(keys)  # the time of a record is its place
             keys.append(key)
             counts[key] = counts.get(key, 0) + 1
-        first += [(0, epoch, index, key, counts[key], 0, 0) for index, key in enumerate(sorted(set(commit)))]
+        first += [(0, epoch, index, key, counts[key], sums[key], 0, 0) for index, key in enumerate(sorted(set(commit)))]
     seen = {}
-    for index, (_, epoch, _, key, n, _, _) in enumerate(first):
+    for index, (_, epoch, _, key, n, *_) in enumerate(first):
         seen[key] = seen.get(key, 0) + 1
-        second.append((1, epoch, index, key, n, seen[key], 0))
+        second.append((1, epoch, index, key, n, 0, seen[key], 0))
     return keys, first, second
 
 
@@ -65,8 +68,7 @@ def test_a_right_chain_is_clean_with_repeats_of_either_stage(commits, data):
 
 def altered(rows, key, n, /, **values):
     """The rows with other values in those of a key's count."""
-    names = ("worker", "epoch", "index", "key", "n", "seen", "odd")
-    known = [dict(zip(names, row, strict=True)) for row in rows]
+    known = [dict(zip(NAMES, row, strict=True)) for row in rows]
     return [tuple((row | values if (row["key"], row["n"]) == (key, n) else row).values()) for row in known]
 
 
@@ -74,11 +76,12 @@ PLANTS = {
     "a record lost": (lambda keys, first, second: ([*keys, 1], first, second), {"lost": 1}),
     "a record counted twice": (lambda keys, first, second: (keys[:-1], first, second), {"doubled": 1}),
     "a result unseen": (
-        lambda keys, first, second: (keys, first, [row for row in second if row[3:6] != (1, 4, 3)]), {"lost": 1},
+        lambda keys, first, second: (keys, first, [row for row in second if row[3:5] != (1, 4)]), {"lost": 1},
     ),
     "a result seen twice": (
-        lambda keys, first, second: (keys, first, [*second, (1, 9, 0, 1, 4, 4, 0)]), {"doubled": 1, "wrong": 1},
+        lambda keys, first, second: (keys, first, [*second, (1, 9, 0, 1, 4, 0, 4, 0)]), {"doubled": 1, "wrong": 1},
     ),
+    "one record for another": (lambda keys, first, second: (keys, altered(first, 1, 4, sum=7), second), {"wrong": 1}),
     "another count": (lambda keys, first, second: (keys, first, altered(second, 1, 3, n=9)), {"wrong": 1}),
     "results out of order": (
         lambda keys, first, second: (keys, first, altered(second, 1, 4, odd=1)), {"out_of_order": 1},
@@ -87,7 +90,7 @@ PLANTS = {
         lambda keys, first, second: (keys, altered(first, 1, 3, n=5), second), {"out_of_order": 1, "wrong": 1},
     ),
     "a key of nobody": (
-        lambda keys, first, second: (keys, [*first, (0, 9, 0, 7, 1, 0, 0)], second), {"doubled": 1, "lost": 1},
+        lambda keys, first, second: (keys, [*first, (0, 9, 0, 7, 1, 0, 0, 0)], second), {"doubled": 1, "lost": 1},
     ),
 }  # fmt: skip
 
