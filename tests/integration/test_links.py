@@ -46,12 +46,10 @@ def test_each_result_is_seen_once_by_the_next_query_whatever_happens_to_either(s
     assert scenario(Linked(spark, kafka, topics, tmp_path)) > 100
 
 
-@pytest.mark.capability
 def test_the_same_in_real_time(kafka, topics, tmp_path):
     assert int(run_in_real_time(linked.__file__, kafka, topics, tmp_path).split()[-1]) > 100
 
 
-@pytest.mark.capability
 def test_a_chain_closes_each_window_once_whatever_happens_to_its_stages(spark, kafka, topics, tmp_path):
     chained.scenario(Chained(spark, kafka, topics[:2], tmp_path))
 
