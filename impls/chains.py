@@ -63,13 +63,18 @@ class Chain:
         """Returns `StreamHandle.status` of each stage by its name."""
         return {name: handle.status() for name, handle in self.stages.items()}
 
-    def await_end(self, timeout_s: float | None = None) -> bool:
-        """Waits until all stages have ended and returns whether they have; raises what one failed with."""
+    def ended(self, timeout_s: float | None = None) -> bool:
+        """Waits until all stages have ended and returns whether they have."""
         self._watch.join(timeout_s)
+        return not self._watch.is_alive()
+
+    def await_end(self, timeout_s: float | None = None) -> bool:
+        """As `ended`; raises what a stage failed with."""
+        ended = self.ended(timeout_s)
         for name, handle in self.stages.items():
             if (error := handle.failed) is not None:
                 raise StateError(f"The stage {name} has failed: {error}") from error
-        return not self._watch.is_alive()
+        return ended
 
     @property
     def wants_restart(self) -> bool:

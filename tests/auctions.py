@@ -1,21 +1,23 @@
 """NEXMark by hand: events as dictionaries, queries run on them without Spark, and answers worked out from scratch."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
+from staged import TwoStages, query_run
 from timed import TimedRun
 
-from impls.operators.nexmark import QUERIES, make
+from impls.operators.nexmark import QUERIES
 from impls.operators.nexmark.base import AUCTION, BID, PERSON
 
 SECOND = 1000
 FAR = 1_000_000
 Event = dict[str, Any]
+BinOf = Callable[[int], int]
 
 
 def person(id_: int, time: int, state: str = "OR", name: str = "") -> Event:
@@ -58,9 +60,9 @@ def ends(name: str) -> list[Event]:
 
 def answers(
     folder: Path, name: str, events: Sequence[Event], cuts: Sequence[int] = (), *, flush: bool = True, **options: Any
-) -> TimedRun:
+) -> TimedRun | TwoStages:
     """Runs a query over epochs that end before the events numbered `cuts`."""
-    run = TimedRun(folder, make(name, partitions=1), mechanism=options.pop("mechanism", "none"), **options)
+    run = query_run(folder, name, mechanism=options.pop("mechanism", "none"), **options)
     edges = [0, *cuts, len(events)]
     for low, high in pairwise(edges):
         run.epoch(rows(name, events[low:high]))
@@ -275,6 +277,51 @@ def _q20(events: Sequence[Event]) -> list[Event]:
     ]  # fmt: skip
 
 
+def _windows_of_bids(events: Sequence[Event], period: int) -> Iterator[tuple[int, Event]]:
+    """Yields the start of each window of 10 s that a bid is in, with the bid."""
+    for b in of(events, BID):
+        last = b["dateTime"] // period * period
+        yield from ((start, b) for start in range(last, last - 10 * SECOND, -period))
+
+
+def _best_of_bins(rated: Mapping[tuple[int, int], Sequence[tuple[int, Event]]]) -> list[Event]:
+    """Returns of each (bin, start) the rows of those that have the highest number."""
+    return [
+        {"at": start + 10 * SECOND - 1, "start": start, **row}
+        for (_, start), found in rated.items()
+        for number, row in found
+        if number == max(n for n, _ in found)
+    ]
+
+
+def _first_q5(events: Sequence[Event], bin_of: BinOf) -> list[Event]:
+    counts = Counter((start, b["auction"]) for start, b in _windows_of_bids(events, 5 * SECOND))
+    rated = defaultdict(list)
+    for (start, auction_), bids in counts.items():
+        rated[bin_of(auction_), start].append((bids, {"auction": auction_, "bids": bids}))
+    return _best_of_bins(rated)
+
+
+def _first_q7(events: Sequence[Event], bin_of: BinOf) -> list[Event]:
+    rated = defaultdict(list)
+    for start, b in _windows_of_bids(events, 10 * SECOND):
+        row = {name: b[name] for name in ("auction", "bidder", "price", "dateTime")}
+        rated[bin_of(b["auction"]), start].append((b["price"], row))
+    return _best_of_bins(rated)
+
+
+def _first_q4(events: Sequence[Event], _: BinOf) -> list[Event]:
+    return [{"at": a["expires"], "category": a["category"], "price": price} for a, price in closings(events)]
+
+
+def _first_q6(events: Sequence[Event], _: BinOf) -> list[Event]:
+    return [
+        {"at": a["expires"], "seller": a["seller"], "auction": a["id"], "price": price}
+        for a, price in closings(events)
+    ]  # fmt: skip
+
+
+OF_FIRST_STAGE = {"q4": _first_q4, "q5": _first_q5, "q6": _first_q6, "q7": _first_q7}
 FROM_SCRATCH = {
     "q3": _q3, "q4": _q4, "q5": _q5, "q6": _q6, "q7": _q7, "q8": _q8, "q9": _q9, "q11": _q11, "q15": _q15, "q16": _q16,
     "q17": _q17, "q18": _q18, "q19": _q19, "q20": _q20,

@@ -21,8 +21,9 @@ from impls.operators import Operator
 from impls.operators.timed import clock_of
 from impls.placement import initial
 from impls.protocol.controller import Controller
+from impls.protocol.eventtime import EventClock
 from impls.store.environment import store_path, wipe
-from impls.store.hashing import bin_of_hash, hash_int64
+from impls.store.hashing import bin_of_hash, hash_bytes, hash_int64
 from impls.worker.attempts import run_epoch
 from impls.worker.query import QuerySpec, Task
 from impls.worker.results import Deduplicator, Number
@@ -35,7 +36,7 @@ _open: dict[int, Checkpoint] = {}
 class TimedRun:
     """`epoch(rows)` runs one epoch on rows of (partition, key, columns); results are read like a topic.
 
-    Keys are integers; `columns` of the operator come out of each row's dictionary, None where it has none.
+    Keys are integers or bytes; `columns` of the operator come out of each row's dictionary, None where it has none.
     """
 
     folder: Path
@@ -56,15 +57,17 @@ class TimedRun:
         self.checkpoint = Checkpoint(self.folder / "checkpoint", {"bins": BINS})
         _open[id(self)] = self.checkpoint
         controller = Controller(
-            initial(BINS, self.workers, "contiguous"),
-            catalog.make(self.mechanism, **self.options),
-            clock_of(self.operator, BINS),
+            initial(BINS, self.workers, "contiguous"), catalog.make(self.mechanism, **self.options), self.clock()
         )
         files = Files(str(self.checkpoint.own))
         output, state = MemoryOutput(str(self.folder)), str(self.folder / "state")
         spec = QuerySpec(self.checkpoint.query, controller.bins, self.operator, output, state, files)
         executor = InProcessExecutor(spec, self.step)
         self.driver = Driver(controller, self.checkpoint, executor, files=files, on_epoch=self.records.append)
+
+    def clock(self) -> EventClock | None:
+        """Returns the clock of a query that reads the input itself."""
+        return clock_of(self.operator, BINS)
 
     def step(self, task: Task, tables: list[pa.Table]) -> Any:
         """A worker's step, as often as its attempts are."""
@@ -89,6 +92,11 @@ class TimedRun:
     def controller(self) -> Controller:
         return self.driver.controller
 
+    @property
+    def size(self) -> int:
+        """Bytes of state."""
+        return int(self.controller.size.sum())
+
     def epoch(self, rows: Sequence[tuple[int, int, dict[str, Any]]] = ()) -> EpochRecord:
         """Runs the next epoch."""
         self.number += 1
@@ -107,14 +115,16 @@ class TimedRun:
         self.driver.run_epoch(self.table(rows), self.number)
 
     def table(self, rows: Sequence[tuple[int, int, dict[str, Any]]]) -> pa.Table:
-        keys = np.array([key for _, key, _ in rows], np.int64)
+        texts = bool(rows) and isinstance(rows[0][1], bytes)
+        keys = np.array([0 if texts else key for _, key, _ in rows], np.int64)
+        hashes = np.array([hash_bytes(key) for _, key, _ in rows], np.uint64) if texts else hash_int64(keys)
         offsets = np.arange(self.offset, self.offset + len(rows))
         self.offset += len(rows)
         long = self.operator.key_type == "long"
-        names = keys.astype(">i8").view("V8").tolist() if len(keys) else []
+        names = [key for _, key, _ in rows] if texts else keys.astype(">i8").view("V8").tolist() if len(keys) else []
         table = pa.table(
             {
-                "bin": pa.array(bin_of_hash(hash_int64(keys), BINS) if len(keys) else [], pa.int32()),
+                "bin": pa.array(bin_of_hash(hashes, BINS) if len(keys) else [], pa.int32()),
                 "partition": pa.array([partition for partition, _, _ in rows], pa.int32()),
                 "offset": pa.array(offsets, pa.int64()),
                 "time": pa.array(np.zeros(len(rows)), pa.int64()),

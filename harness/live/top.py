@@ -121,7 +121,7 @@ def _migration(status: dict[str, Any], metrics: dict[str, Any]) -> Iterator[str]
 def _more(status: dict[str, Any]) -> Iterator[str]:
     """Yields lines about what not every query has."""
     if "watermark" in status:
-        settled = "settled" if status["settled"] else "timers or merged values are under way"
+        settled = "settled" if status["settled"] else "timers are under way"
         yield f"watermark {'none yet' if status['watermark'] is None else status['watermark']}  {settled}"
     if len(status["versions"]) > 1:
         yield "versions " + ", ".join(f"{version}: {bins} bins" for version, bins in status["versions"].items())

@@ -19,6 +19,7 @@ from harness.lab.hosts.cluster import cluster
 from harness.lab.ports import LOOPBACK
 from harness.lab.processes import VARIABLE
 from harness.measure.memory import executors_of
+from harness.run.chained import ChainedQuery, second_of
 from harness.run.engine import EngineQuery
 from harness.run.pipeline import PRELOAD_PARTITIONS, state_dir
 from impls import catalog
@@ -34,7 +35,7 @@ from impls.spark.master import address_towards, is_local, standalone_addresses
 from impls.spark.realtime.settings import real_time_settings, real_time_threads
 from impls.spark.secrecy import TRUSTED
 
-Query = StreamHandle | NativeQuery | EngineQuery
+Query = StreamHandle | ChainedQuery | NativeQuery | EngineQuery
 
 _RESTART_DEADLINE_S = 120.0
 
@@ -123,7 +124,7 @@ class Application:
     def _scale(self, handle: Query) -> None:
         how = self._autoscale
         assert how is not None, "only then the query is autoscaled"
-        assert isinstance(handle, StreamHandle), "Spark's own query is refused beforehand"
+        assert isinstance(handle, StreamHandle | ChainedQuery), "Spark's own query is refused beforehand"
         handle.autoscale(
             how.policy, min=how.least, max=how.most, interval_s=how.interval_s, cooldown_s=how.cooldown_s,
             warmup=how.warmup,
@@ -134,7 +135,7 @@ class Application:
         with self._changed:
             was, self._autoscaled = self._autoscaled, False
             handle = self._handle
-        if was and isinstance(handle, StreamHandle):
+        if was and isinstance(handle, StreamHandle | ChainedQuery):
             with contextlib.suppress(UsageError):
                 handle.autoscale(None)
 
@@ -224,12 +225,14 @@ def new_session(
 
 def _threads(run: Run, *, native: bool) -> int:
     """Returns the tasks that run at once; in real time all of a query do, and two are left for other jobs."""
-    partitions = run.experiment.input_partitions
+    partitions, two_stages = run.experiment.input_partitions, second_of(run) is not None
     if not run.real_time:
-        return run.experiment.most_workers
+        return run.experiment.most_workers * (2 if two_stages else 1)
     if native:  # one partition of state more after a command that keeps the number of workers
         return real_time_threads(partitions + PRELOAD_PARTITIONS, run.experiment.most_workers + 1)
-    return real_time_threads(partitions, max(run.slots, run.experiment.most_workers))  # it restarts with more slots
+    slots = max(run.slots, run.experiment.most_workers)  # it restarts with more slots
+    read = (partitions, run.experiment.result_partitions) if two_stages else (partitions,)
+    return sum(real_time_threads(number, slots) for number in read)
 
 
 def redis_durability(run: Run) -> str | None:

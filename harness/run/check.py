@@ -16,6 +16,7 @@ from harness.oracle.native import check_native
 from harness.oracle.nexmark.run import check_nexmark
 from harness.oracle.run import CheckedRun, check_run
 from harness.run.application import Application
+from harness.run.chained import SECOND, second_of
 from harness.run.pipeline import disorder_ms, spark_checkpoint
 from harness.run.recorder import Recorder
 from impls import catalog
@@ -34,10 +35,11 @@ def check(run: Run, folder: Path, bootstrap: str, topics: tuple[str, str], state
     bin_of = (
         dense_bins(experiment.keys, experiment.bins) if experiment.workload == "dense" else hash_bins(experiment.bins)
     )
-    log, native = spark_checkpoint(folder), run.mechanism in catalog.baselines()
+    log, native = spark_checkpoint(folder, run), run.mechanism in catalog.baselines()
     checked = CheckedRun(bootstrap, folder, bin_of, expected_migrations(run), topics, deadline_s=_DEADLINE_S)
     if experiment.workload == "nexmark":
         how: dict[str, Any] = {"native": native, "commits": run.real_time, "disorder": disorder_ms(experiment)}
+        how["second"] = folder / SECOND if second_of(run) is not None else None
         return check_nexmark(checked, log, query=experiment.query, by_results=experiment.by_results, **how)
     if native:
         return check_native(checked, log, preloaded=experiment.keys, each=run.real_time)

@@ -14,6 +14,8 @@ from generators.stream import NUMBER_BYTES
 from harness.experiment.description import Experiment, Run
 from harness.lab.bringup import Services, bring_up, open_session
 from harness.lab.topics import create_topics
+from harness.run.chained import FIRST, ChainedQuery, second_of, start_chain
+from harness.run.recorder import Recorder
 from impls import catalog
 from impls.api import RealTime, stream
 from impls.driver.epochs import EpochRecord
@@ -24,7 +26,7 @@ from impls.mechanisms.native_spark.query import NativeQuery, RecordSource
 from impls.mechanisms.native_spark.real_time import NativeRealTimeQuery
 from impls.operators import DenseCount, HashCount, Operator
 from impls.operators.nexmark import make as make_query
-from impls.spark.columns import project
+from impls.spark.columns import KEY, TIME, project
 from impls.worker.output import Output
 
 
@@ -117,32 +119,60 @@ def start_query(
     `state` is the folder of the workers' state where it is not `state_dir`; `redis` the server of mechanisms that need
     one; `source` has records, operator and further columns of a query that is not the experiment's workload.
     """
-    experiment = run.experiment
-    if source is None:
-        operator = operator_for(experiment)
-        source = _read_input(spark, bootstrap, topics[0], experiment, operator), operator, ()
-    frame, operator, columns = source
+    frame, operator, columns = source or (*_workload(spark, run, bootstrap, topics[0]), ())
     return stream(
         frame,
-        key="key",
-        time="scheduled_us",
+        key=KEY,
+        time=TIME,
         columns=columns,
         operator=operator,
-        results=Output(bootstrap, topics[1], experiment.result_partitions),
-        state_dir=state or state_dir(run, folder),
-        checkpoint=folder / "checkpoint",
-        workers=experiment.workers,
-        bins=experiment.bins,
-        mechanism=run.mechanism,
-        options=run.options() | ({"redis": redis} if redis else {}),
-        policy=experiment.policy,
-        durability=experiment.durability,
-        log_dir=log_dir(run, folder),
-        tls=experiment.tls,
-        **mode_of(run),
+        results=Output(bootstrap, topics[1], run.experiment.result_partitions),
+        workers=run.experiment.workers,
+        **_settings(run, folder, state, redis),
         on_epoch=on_epoch,
         on_event=on_event,
     )
+
+
+def start_two_stages(
+    spark: SparkSession,
+    run: Run,
+    folder: Path,
+    bootstrap: str,
+    topics: tuple[str, str],
+    *,
+    second: Recorder,
+    state: Path | None = None,
+    redis: str = "",
+    **on: Any,
+) -> ChainedQuery:
+    """As `start_query`, of a query of two stages; `second` takes the epochs and events of the second one."""
+    frame, operator = _workload(spark, run, bootstrap, topics[0])
+    results = Output(bootstrap, topics[1], run.experiment.result_partitions)
+    settings = _settings(run, folder, state, redis)
+    return start_chain(frame, operator, run, results=results, second=second, on=on, settings=settings)
+
+
+def _workload(spark: SparkSession, run: Run, bootstrap: str, topic: str) -> tuple[DataFrame, Operator]:
+    operator = operator_for(run.experiment)
+    return _read_input(spark, bootstrap, topic, run.experiment, operator), operator
+
+
+def _settings(run: Run, folder: Path, state: Path | None, redis: str) -> dict[str, Any]:
+    """Returns what `impls.stream` is told of an experiment, and each stage of a chain."""
+    experiment = run.experiment
+    return {
+        "state_dir": state or state_dir(run, folder),
+        "checkpoint": folder / "checkpoint",
+        "bins": experiment.bins,
+        "mechanism": run.mechanism,
+        "options": run.options() | ({"redis": redis} if redis else {}),
+        "policy": experiment.policy,
+        "durability": experiment.durability,
+        "log_dir": log_dir(run, folder),
+        "tls": experiment.tls,
+        **mode_of(run),
+    }
 
 
 def mode_of(run: Run) -> dict[str, Any]:
@@ -152,9 +182,13 @@ def mode_of(run: Run) -> dict[str, Any]:
     return {"mode": run.mode, "real_time": RealTime(run.slots, run.experiment.batch)}
 
 
-def spark_checkpoint(folder: Path) -> Path:
-    """Returns the folder of Spark's own checkpoint, its offset and commit logs, in the folder of a run."""
-    return folder / "checkpoint" / "spark"
+def spark_checkpoint(folder: Path, run: Run | None = None) -> Path:
+    """Returns the folder of Spark's own checkpoint, with offset and commit log, of what reads the input of a run.
+
+    Without a run it is that of a query of one stage.
+    """
+    stage = FIRST if run is not None and second_of(run) is not None else ""
+    return folder / "checkpoint" / stage / "spark"
 
 
 def topics_of(run: Run, folder: Path) -> tuple[str, str]:

@@ -26,11 +26,12 @@ from harness.oracle.nexmark.run import events_read
 from harness.oracle.read import consumed_records
 from harness.results.entry import summarise_run
 from harness.run.application import Application, Place, Query, new_session, placed, redis_durability
+from harness.run.chained import SECOND, second_of
 from harness.run.check import check, due_of, expected_migrations, unmet
 from harness.run.disturb import Disturbance
 from harness.run.engine import start_engine
 from harness.run.load import LoadGenerator, preload, schedule
-from harness.run.pipeline import log_dir, spark_checkpoint, start_native, start_query, topics_of
+from harness.run.pipeline import log_dir, spark_checkpoint, start_native, start_query, start_two_stages, topics_of
 from harness.run.progress import RunProgress
 from harness.run.recorder import Recorder
 from harness.run.runs import begin_anew
@@ -56,6 +57,9 @@ def execute(folder: Path, parent: Parent) -> None:
     disturbance = Disturbance(run, folder)
     with ExitStack() as stack:
         stack.callback(recorder.close)
+        second = _second_recorder(run, folder)
+        if second is not None:
+            stack.callback(second.close)
         progress.say("starting")
         place = stack.enter_context(placed(run, folder))
         session = partial(new_session, run, place.master)
@@ -83,7 +87,7 @@ def execute(folder: Path, parent: Parent) -> None:
         with Application(
             services.session,
             new_session=session,
-            start=_starter(run, folder, services, place, topics=topics, recorder=recorder),
+            start=_starter(run, folder, services, place, topics=topics, recorder=recorder, second=second),
             on_event=recorder.event,
             autoscale=None if run.mechanism == "none" else run.experiment.autoscale,
         ) as query:  # fmt: skip
@@ -101,6 +105,14 @@ def execute(folder: Path, parent: Parent) -> None:
     (folder / "done").touch()
 
 
+def _second_recorder(run: Run, folder: Path) -> Recorder | None:
+    """Returns what takes the epochs of the query's second stage, if it has one, in a folder of its own."""
+    if second_of(run) is None:
+        return None
+    (folder / SECOND).mkdir(exist_ok=True)
+    return Recorder(folder / SECOND, real_time=run.real_time)
+
+
 def _forget_log(run: Run, folder: Path) -> None:
     """Deletes the changelog that the run, or one of the same name, has elsewhere."""
     if (uri := log_dir(run, folder)) is not None:
@@ -108,7 +120,14 @@ def _forget_log(run: Run, folder: Path) -> None:
 
 
 def _starter(
-    run: Run, folder: Path, services: Services, place: Place, *, topics: tuple[str, str], recorder: Recorder
+    run: Run,
+    folder: Path,
+    services: Services,
+    place: Place,
+    *,
+    topics: tuple[str, str],
+    recorder: Recorder,
+    second: Recorder | None,
 ) -> Callable[[Any], Query]:
     where: dict[str, Any] = {"run": run, "folder": folder, "bootstrap": services.broker.bootstrap, "topics": topics}
     if run.mechanism in catalog.engines():
@@ -117,6 +136,8 @@ def _starter(
     if run.mechanism in catalog.natives():
         return partial(start_native, **where, on_epoch=recorder.on_line, on_event=recorder.event)
     where |= {"state": place.state_dir, "redis": services.redis_url}
+    if second is not None:
+        return partial(start_two_stages, **where, second=second, on_epoch=recorder.on_epoch, on_event=recorder.event)
     return partial(start_query, **where, on_epoch=recorder.on_epoch, on_event=recorder.event)
 
 
@@ -178,7 +199,7 @@ class _Course:
 
     def _await_consumed(self, records: int) -> None:
         """Waits until so many events are taken in: by Spark's log, in real time until what is read is applied."""
-        log, still, known = spark_checkpoint(self.folder), self._still(), self.progress.recorder
+        log, still, known = spark_checkpoint(self.folder, self.run), self._still(), self.progress.recorder
         if self.run.real_time:
             wanted = events_read(self.broker.bootstrap, self.topic, self.run.experiment.query)
 

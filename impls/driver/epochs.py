@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from impls.protocol.controller import Controller
 from impls.protocol.events import ChangeBegun, ChangeDone, ChangeRefused, Event, MigrationBegun, MigrationDone
-from impls.protocol.eventtime import Partial
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import WrittenPlan
 from impls.protocol.report import Report
@@ -37,7 +36,6 @@ def observation_of(epoch: int, reports: list[Report], epoch_ms: float, job_ms: f
         job_ms=round(job_ms, 3),
         pull_ms=round(max((report.ms.get("pull", 0.0) for report in reports), default=0.0), 3),
         times=tuple((partition, time) for report in reports for partition, time in report.event_time.times),
-        partials=tuple(Partial.from_json(partial) for report in reports for partial in report.event_time.partials),
         waits=tuple(sorted(bin_ for report in reports for bin_ in report.event_time.waits)),
         homes=tuple((report.worker, report.host) for report in reports if report.host),
         turned=tuple((bin_, shape) for report in reports for bin_, shape in report.pipelines.turned),

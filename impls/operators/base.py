@@ -1,6 +1,5 @@
 """The interface of a keyed stateful operator."""
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from impls.protocol.eventtime import EpochClock, EventTime, Partial
+from impls.protocol.eventtime import EpochClock, EventTime
 from impls.store.hashing import bin_sql
 from impls.store.records import Results, oldest_first
 from impls.store.state import BinState
@@ -34,23 +33,20 @@ class Input:
         watermark: of the epoch, None without event time, and before there is one.
         records: columns bin int32, partition int64, offset int64, time int64 (µs, null without a time column), key
             (int64 or binary) and `Operator.columns`; sorted by (partition, offset). None for none.
-        merged: partials that are complete, for the bins of their keys.
         clock: the times of the epoch, None where the event time of the operator has no clock.
     """
 
     bins: NDArray[np.bool_]
     watermark: int | None
     records: pa.Table | None = None
-    merged: Sequence[Partial] = ()
     clock: EpochClock | None = None
 
 
 @dataclass
 class Effects:
-    """What a run of an operator leaves beside the state: results, partials, late records and timers fired."""
+    """What a run of an operator leaves beside the state: results, late records and timers fired."""
 
     results: Results = field(default_factory=Results.none)
-    partials: list[Partial] = field(default_factory=list)
     late: int = 0
     fired: int = 0
 
@@ -68,9 +64,8 @@ class Operator(ABC):
         reads_ranges: it reads entries by ranges of their keys, as a store does that keeps them in order.
         processing: timers go by the time at which the epoch was planned, ms, not by the watermark, and no record is
             late; the event time must have a clock.
-        event_time: the column of the event time and what is known of it, for operators with timers, windows or values
-            over all bins (`impls.operators.timed`); None for operators without event time, which then cost nothing
-            extra.
+        event_time: the column of the event time and what is known of it, for operators with timers or windows
+            (`impls.operators.timed`); None for operators without event time, which then cost nothing extra.
         output_schema: columns of the results as DDL text ("user string, n long"), or as a StructType's JSON, where each
             value is a JSON object of them, as Spark's `to_json` writes it; None where values are bytes of the
             operator's own. A sink that takes a DataFrame has these columns then.
@@ -126,13 +121,6 @@ class Operator(ABC):
         """
         value = function(source.load(raw))
         return None if value is None else self.dump(value)
-
-    def merge(self, values: list[Any]) -> list[Any]:
-        """Returns what remains of the values of partials of equal time and key, in order; by default all of them.
-
-        Called on any part of them in any order, on results of itself too: it must be associative and commutative.
-        """
-        return sorted(values, key=json.dumps)
 
     @abstractmethod
     def run(self, state: BinState, inputs: Sequence[Input]) -> Effects:

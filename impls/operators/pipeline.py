@@ -92,10 +92,6 @@ class Pipeline(Operator):
                 results = step.results(results)
         return results
 
-    def merge(self, values: list[Any]) -> list[Any]:
-        """Merges partials as the operator does."""
-        return self.inner.merge(values)
-
     def run(self, state: BinState, inputs: Sequence[Input]) -> Effects:
         """Runs the operator on what the steps leave of the records, and returns what they leave of the results."""
         left, together = [], Together(careful=state.careful)

@@ -1,4 +1,4 @@
-"""Operators with event time: records, timers, and values over all bins."""
+"""Operators with event time: records and timers."""
 
 import json
 from abc import abstractmethod
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from impls.errors import UsageError
 from impls.operators.base import Effects, Input, Operator, RecordOperator
 from impls.operators.blame import Failures, Together
-from impls.protocol.eventtime import MAX_TIME, NO_TIME, EventClock, EventTime, Partial
+from impls.protocol.eventtime import MAX_TIME, NO_TIME, EventClock, EventTime
 from impls.store.keyed import Keyed, variable_of
 from impls.store.naming import VariableNameError, front_of
 from impls.store.records import Results
@@ -20,7 +20,7 @@ from impls.store.state import BinState
 
 
 class TimedOperator(Operator):
-    """Per bin and input: on_timer() for timers that are due, on_merged() for merged values, then on_records().
+    """Per bin and input: on_timer() for timers that are due, then on_records().
 
     Timers come before the records because the watermark is that of the epochs before: a record never finds a
     timer that is due, also when the bin or the record had to wait. Contract as for `Operator`; timers must not depend
@@ -48,10 +48,6 @@ class TimedOperator(Operator):
         """Is called when the watermark has reached the time of a timer."""
         raise NotImplementedError(f"{type(self).__name__} sets a timer, but has no on_timer")
 
-    def on_merged(self, partial: Partial, keyed: Keyed) -> None:
-        """Is called in the bin of a partial's key when no bin can give another one for its time; in order of time."""
-        raise NotImplementedError(f"{type(self).__name__} gives a partial, but has no on_merged")
-
     def turned(self, key: bytes, raw: bytes, source: Operator, function: Callable[..., Any]) -> bytes | None:
         """Turns values, items of lists and fields of maps: `function(value, name)`, both as the operator gave them."""
         name = variable_of(key)
@@ -68,8 +64,6 @@ class TimedOperator(Operator):
             keyed.watermark = until = self._until(one)
             if until is not None and (due := state.bins_with_timers(one.bins, until)):
                 out.fired += keyed.fire(due, until, lambda b, time, key: self.on_timer(b, time, key, keyed))
-            for partial in one.merged:
-                self.on_merged(partial, keyed)
             records = one.records
             if records is not None and one.watermark is not None and not self.processing:
                 late = records.column(self.event_time.column).to_numpy() < one.watermark
@@ -82,7 +76,6 @@ class TimedOperator(Operator):
         together.check()
         bins, keys, payloads = keyed.emitted
         out.results = Results(np.array(bins, np.int32), keys, payloads)
-        out.partials = keyed.partials(self.merge)
         return out
 
     def _until(self, one: Input) -> int | None:
@@ -106,7 +99,7 @@ def clock_of(operator: Operator, bins: int, *, linked: bool = False) -> EventClo
         return None
     if isinstance(operator, RecordOperator) or operator.event_time.column not in operator.columns:
         raise UsageError(f"{type(operator).__name__} has an event time: make it a TimedOperator that reads its column.")
-    return EventClock(operator.event_time, operator.merge, bins, linked=linked)
+    return EventClock(operator.event_time, bins, linked=linked)
 
 
 class KeyContext:
@@ -169,10 +162,6 @@ class KeyContext:
     def emit(self, value: Any) -> None:
         """Sends a result of the key, as compact JSON."""
         self.keyed.emit(self.bin, self.key, value)
-
-    def contribute(self, time: int, key: bytes, value: Any) -> None:
-        """Gives a partial to a key of any bin; see `Keyed.contribute`."""
-        self.keyed.contribute(time, key, value)
 
 
 class KeyedProcess(TimedOperator):

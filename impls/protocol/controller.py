@@ -131,7 +131,7 @@ class Controller:
         written = WrittenPlan(epoch, generation, workers, plan, drops, moves, versions=versions, forgotten=forgotten)
         if self.clock is not None and plan.stop is None:
             clock = self.clock
-            written = replace(written, watermark=clock.watermark, merged=clock.ready, clock=clock.at(now_ms))
+            written = replace(written, watermark=clock.watermark, clock=clock.at(now_ms))
         self._hold(written)
         return written
 
@@ -176,7 +176,7 @@ class Controller:
         self._replicas.observe(seen, self.location)
         self.homes |= dict(seen.homes)
         if self.clock is not None:
-            self.clock.observe(seen.times, seen.partials, seen.waits)
+            self.clock.observe(seen.times, seen.waits)
         self._pulls.clear()  # what is left of them is planned anew
         self._events += self.changing.observe(seen)
         self._check_done(seen.epoch)

@@ -1,16 +1,11 @@
-"""Event time: how far the input has come, and values that are merged over all bins. The driver's side, pure.
+"""Event time: how far the input has come. The driver's side, pure.
 
 The watermark of an epoch is the event time below which no more records are expected. It follows from the epochs before
 and is part of the epoch's plan, so that an epoch stays a deterministic function: every attempt fires the same timers.
 Per input partition workers report the highest event time they saw; the watermark is the lowest of these, less the
 disorder that the operator allows, and never falls.
-
-A *partial* is what one bin contributes to a value over all bins, such as the highest price of a window. Partials
-travel in the reports, are merged by the operator, and come to the bin of their key in the plan of a later epoch: when
-the timers of every bin have run up to the partial's time. A bin on the move holds that back and is never missed.
 """
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +14,6 @@ import numpy as np
 
 from impls.errors import UsageError
 
-Merge = Callable[[list[Any]], list[Any]]
 MAX_TIME = (1 << 62) - 1  # the highest event time: timers behind it, less or more a disorder, fit 64 bits
 NO_TIME = -(1 << 62)  # before any event time there is: of a record that has none, of timers that have not run
 _DISORDER_MAX = 1 << 60
@@ -92,76 +86,24 @@ class EpochClock:
         return cls(data[0], data[1], data[2], tuple(data[3]))
 
 
-@dataclass(frozen=True, slots=True)
-class Partial:
-    """One contribution: the event time at which it is complete, its key with its bin, and its value as JSON text.
-
-    A window may end with ten thousand of them, which reports, the driver's journal and plans carry: a value is read
-    where it is used and nowhere else. It is text in their JSON too, as numbers of any size may be in it.
-    """
-
-    time: int
-    key: bytes
-    bin: int
-    text: str
-
-    @classmethod
-    def of(cls, time: int, key: bytes, bin_: int, value: Any) -> "Partial":
-        """Returns the partial of a value."""
-        return cls(time, key, bin_, json.dumps(value))
-
-    @property
-    def value(self) -> Any:
-        """The value, read anew from its text with each use."""
-        return json.loads(self.text)
-
-    def to_json(self) -> list[Any]:
-        """Returns a JSON-ready list."""
-        return [self.time, self.key.hex(), self.bin, self.text]
-
-    @classmethod
-    def from_json(cls, data: Sequence[Any]) -> "Partial":
-        """Reads what `to_json` wrote."""
-        return cls(data[0], bytes.fromhex(data[1]), data[2], data[3])
-
-
-def merge_partials(partials: Iterable[Partial], merge: Merge) -> list[Partial]:
-    """Returns partials in order of (time, key), those of equal time and key merged by the operator."""
-    groups: dict[tuple[int, bytes], list[Partial]] = {}
-    for partial in partials:
-        groups.setdefault((partial.time, partial.key), []).append(partial)
-    merged = []
-    for (time, key), group in sorted(groups.items()):
-        if len(group) == 1:
-            merged += group
-        else:
-            values = merge([partial.value for partial in group])
-            merged += [Partial.of(time, key, group[0].bin, value) for value in values]
-    return merged
-
-
 class EventClock:
-    """observe() after every epoch; `watermark` and `ready` are what the plan of the next epoch says.
+    """observe() after every epoch; `watermark` is what the plan of the next epoch says.
 
     Attributes:
         watermark: that of the epoch to be planned next, None until all partitions have been seen.
-        ready: merged partials that the next epoch delivers.
 
     Args:
         event_time: the operator's.
-        merge: of the operator, for partials.
         bins: number of bins.
         linked: the input is another query's results, which come in no order of time: the watermark follows `reach`
             alone.
     """
 
-    def __init__(self, event_time: EventTime, merge: Merge, bins: int, *, linked: bool = False):
-        self._event_time, self._merge, self._linked = event_time, merge, linked
+    def __init__(self, event_time: EventTime, bins: int, *, linked: bool = False):
+        self._event_time, self._linked = event_time, linked
         self._seen: dict[int, int] = {}
         self._run = np.full(bins, NO_TIME, np.int64)  # up to where the timers of each bin have run
-        self._waiting: list[Partial] = []
         self.watermark: int | None = None
-        self.ready: tuple[Partial, ...] = ()
         self._held: tuple[int, int | None] = (0, None)  # processing time and watermark of the plan that holds
         self._last: tuple[int, int | None] = self._held  # those of the epoch observed last
         self._waited: tuple[int, ...] = ()
@@ -176,7 +118,7 @@ class EventClock:
     @property
     def settled(self) -> bool:
         """Whether all that the input so far gives rise to has been done: without new records nothing changes."""
-        return not self.ready and (self.watermark is None or bool(self._run.min() >= self.watermark))
+        return self.watermark is None or bool(self._run.min() >= self.watermark)
 
     @property
     def sent(self) -> int | None:
@@ -203,22 +145,17 @@ class EventClock:
         self.watermark = watermark
         self._held = (0 if clock is None else clock.now, watermark)
 
-    def observe(self, times: Iterable[tuple[int, int]], partials: Iterable[Partial], waits: Sequence[int]) -> None:
-        """Takes in an epoch that ran with `watermark` and delivered `ready`.
+    def observe(self, times: Iterable[tuple[int, int]], waits: Sequence[int]) -> None:
+        """Takes in an epoch that ran with `watermark`.
 
         Args:
             times: (partition, highest event time) of the records that arrived.
-            partials: what bins contributed.
             waits: bins whose timers did not run because their state was not where they are routed, or was held.
         """
         if self.watermark is not None:
             done = np.full(len(self._run), self.watermark, np.int64)
             done[list(waits)] = self._run[list(waits)]
             self._run = done
-        until = int(self._run.min())
-        waiting = merge_partials([*self._waiting, *partials], self._merge)
-        self.ready = tuple(partial for partial in waiting if partial.time <= until)
-        self._waiting = [partial for partial in waiting if partial.time > until]
         self._last, self._waited = self._held, tuple(waits)
         for partition, time in times if not self._linked else ():
             self._seen[partition] = max(time, self._seen.get(partition, time))
@@ -243,8 +180,6 @@ class EventClock:
             "watermark": self.watermark,
             "seen": sorted(self._seen.items()),
             "run": self._run.tolist(),
-            "waiting": [partial.to_json() for partial in self._waiting],
-            "ready": [partial.to_json() for partial in self.ready],
             **({"last": [*self._last, list(self._waited)]} if self._event_time.clock else {}),
         }
 
@@ -254,8 +189,6 @@ class EventClock:
             raise ValueError(f"run has {len(data['run'])} entries instead of {len(self._run)}")
         self.watermark, self._run = data["watermark"], np.array(data["run"], np.int64)
         self._seen = dict(data["seen"])
-        self._waiting = [Partial.from_json(partial) for partial in data["waiting"]]
-        self.ready = tuple(Partial.from_json(partial) for partial in data["ready"])
         if self._event_time.clock:
             now, late, waited = data["last"]
             self._last, self._waited = (now, late), tuple(waited)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from impls.errors import InvalidPlanError
 from impls.protocol.arrays import array_of, text_of
-from impls.protocol.eventtime import EpochClock, Partial
+from impls.protocol.eventtime import EpochClock
 from impls.protocol.replicas import NO_COPIES, Copies
 from impls.protocol.versions import Versions
 from impls.protocol.view import View
@@ -73,7 +73,6 @@ class WrittenPlan:
         forgotten: (bin, worker) pairs whose replica the worker deletes in this epoch.
         migrating: a migration is under way in this epoch.
         watermark: event time below which no more records are expected; None without event time, or before there is one.
-        merged: partials that are complete, to be delivered in this epoch.
         versions: the version of the pipeline that each bin runs under; None as long as there is only one.
         clock: the epoch's processing time and more, None where the operator asks for none.
     """
@@ -85,7 +84,6 @@ class WrittenPlan:
     drops: tuple[tuple[int, int], ...] = ()
     migrating: bool = False
     watermark: int | None = None
-    merged: tuple[Partial, ...] = ()
     versions: Versions | None = None
     clock: EpochClock | None = None
     forgotten: tuple[tuple[int, int], ...] = ()
@@ -95,11 +93,10 @@ class WrittenPlan:
         values = {name: value for name, value in vars(self).items() if name not in {"plan", "versions", "clock"}}
         values |= {"versions": self.versions.to_json()} if self.versions is not None else {}
         values |= {"clock": self.clock.to_json()} if self.clock is not None else {}
-        values["merged"] = [partial.to_json() for partial in self.merged]
         if not self.forgotten:
             del values["forgotten"]
-        if self.watermark is None and not self.merged:
-            del values["watermark"], values["merged"]
+        if self.watermark is None:
+            del values["watermark"]
         routing = text_of(self.plan.routing, "<u2")
         pulls = [[pull.bin, pull.source, pull.target] for pull in self.plan.pulls]
         decided = {name: value for name, value in vars(self.plan).items() if name != "copies"}
@@ -115,7 +112,6 @@ class WrittenPlan:
         values = {field.name: data[field.name] for field in fields(cls) if field.name in data}
         values["drops"] = tuple(map(tuple, data["drops"]))
         values["forgotten"] = tuple(map(tuple, data.get("forgotten", ())))
-        values["merged"] = tuple(map(Partial.from_json, data.get("merged", ())))
         values["versions"] = Versions.from_json(data["versions"]) if "versions" in data else None
         values["clock"] = EpochClock.from_json(data["clock"]) if "clock" in data else None
         return cls(plan=EpochPlan(**decided), **values)

@@ -83,13 +83,12 @@ class EventTimes:
     """What an operator with event time has seen and done.
 
     Attributes:
-        times, partials, waits: as in an observation.
+        times, waits: as in an observation.
         late: records below the watermark.
         fired: timers.
     """
 
     times: list[list[int]] = field(default_factory=list)
-    partials: list[list[Any]] = field(default_factory=list)
     waits: list[int] = field(default_factory=list)
     late: int = 0
     fired: int = 0

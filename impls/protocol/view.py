@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from impls.protocol.eventtime import Partial
 from impls.protocol.versions import Failure
 
 
@@ -121,8 +120,7 @@ class Observation:
         sizes: bytes of state, for bins whose size changed.
         epoch_ms, job_ms, pull_ms: times of the epoch, its Spark job and the longest pull of a worker.
         replicas: (bin, worker, epoch that the worker's replica of the bin shows now).
-        times: (partition, highest event time that arrived), of operators with event time; as the two that follow.
-        partials: what bins contributed to values over all bins.
+        times: (partition, highest event time that arrived), of operators with event time; as the one that follows.
         waits: bins whose timers did not run, because their state was not where they are routed, or was held.
         homes: on a cluster (worker, host that it ran on).
         turned: (bin, shape that its state has now), see `impls.protocol.versions`; as the two that follow.
@@ -142,7 +140,6 @@ class Observation:
     replicas: tuple[tuple[int, int, int], ...] = ()
     stopped: bool = False
     times: tuple[tuple[int, int], ...] = ()
-    partials: tuple[Partial, ...] = ()
     waits: tuple[int, ...] = ()
     entries: tuple[int, ...] = ()
     homes: tuple[tuple[int, str], ...] = ()
@@ -157,7 +154,6 @@ class Observation:
         replicas = [list(replica) for replica in self.replicas]
         rest = {"replicas": replicas, "stopped": self.stopped}
         more: dict[str, Any] = {"times": [list(pair) for pair in self.times]} if self.times else {}
-        more |= {"partials": [partial.to_json() for partial in self.partials]} if self.partials else {}
         more |= {"waits": list(self.waits)} if self.waits else {}
         more |= {"entries": list(self.entries)} if self.entries else {}
         more |= {"homes": [list(pair) for pair in self.homes]} if self.homes else {}
@@ -175,9 +171,8 @@ class Observation:
         }
         rows = {name: tuple(map(tuple, data.get(name, ()))) for name in ("replicas", "times", "homes", "turned")}
         plain = {name: tuple(data.get(name, ())) for name in ("pulled", "waits", "entries")}
-        partials = tuple(map(Partial.from_json, data.get("partials", ())))
         failed = tuple(Failure(*pair) for pair in data.get("failed", ()))
-        return cls(**{**data, **sparse, **rows, **plain, "partials": partials, "failed": failed})
+        return cls(**{**data, **sparse, **rows, **plain, "failed": failed})
 
 
 def _failure_row(failure: Failure) -> list[int | str]:

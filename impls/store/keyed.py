@@ -10,10 +10,8 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from impls.protocol.eventtime import Merge, Partial
 from impls.store import naming
 from impls.store.buffered import ABSENT, Buffered
-from impls.store.hashing import hash_bytes
 from impls.store.state import BinState
 
 
@@ -26,7 +24,7 @@ class Keyed:
     """State by (bin, key) within one worker and epoch; what is written is seen at once and stored by flush().
 
     Values are JSON. Everything is named by a key and, where an operator keeps several things per key, a short name.
-    emit() sends a result, contribute() gives a partial (see `impls.protocol.eventtime`).
+    emit() sends a result.
 
     Attributes:
         watermark: of the epoch whose records are applied; None before there is one. Timers must not depend on it.
@@ -43,9 +41,8 @@ class Keyed:
         self._firing: tuple[int, int, list[bytes]] = (-1, 0, [])
         self.watermark: int | None = None
         self.emitted: tuple[list[int], list[bytes], list[bytes]] = ([], [], [])
-        self._contributed: dict[tuple[int, bytes], list[Any]] = {}
 
-    # -- results and partials -----------------------------------------------------------------------------------------
+    # -- results ------------------------------------------------------------------------------------------------------
 
     def emit(self, bin_: int, key: bytes, value: Any) -> None:
         """Sends a result; its payload is the value as compact JSON."""
@@ -53,20 +50,6 @@ class Keyed:
         bins.append(bin_)
         keys.append(key)
         payloads.append(_dump(value))
-
-    def contribute(self, time: int, key: bytes, value: Any) -> None:
-        """Gives a partial that comes, merged, to the bin of its key when all timers up to `time` have run."""
-        if self.careful:
-            _dump(Partial.of(time, key, hash_bytes(key) * self._state.bins >> 64, value).to_json())
-        self._contributed.setdefault((time, key), []).append(value)
-
-    def partials(self, merge: Merge) -> list[Partial]:
-        """Returns what was contributed, in order of (time, key), values of equal time and key merged."""
-        return [
-            Partial.of(time, key, hash_bytes(key) * self._state.bins >> 64, value)
-            for (time, key), values in sorted(self._contributed.items())
-            for value in (merge(values) if len(values) > 1 else values)
-        ]
 
     def _name(self, family: bytes, key: bytes, name: str) -> bytes:
         if (head := self._heads.get((family, name))) is None:
@@ -194,7 +177,7 @@ class Keyed:
     # -- entries ------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """From here on take_back() takes back what is done to state, but for results, partials and due timers."""
+        """From here on take_back() takes back what is done to state, but for results and due timers."""
         self.settle()
         self._entries.begin()
 

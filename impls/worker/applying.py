@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from impls.operators.base import Input
-from impls.protocol.eventtime import Partial
 from impls.protocol.report import EventTimes, Pipelines, Queues, Report
 from impls.store.entries import Changes
 from impls.store.offsets import Advance, Applied
@@ -63,13 +62,12 @@ class Applying:
         self.records: pa.Table | None = None
         self.advance: list[Advance] = []
 
-    def run(self, table: pa.Table | None, blocked: Collection[int], merged: Sequence[Partial] = ()) -> None:
+    def run(self, table: pa.Table | None, blocked: Collection[int]) -> None:
         """Runs the operator on bins that are not `blocked`, what waits for them first, and queues the rest.
 
         Args:
             table: the records, None for none.
             blocked: bins, of this worker or not, that run nothing now.
-            merged: partials to deliver to their bins.
         """
         if table is not None:
             table = accepted(self._task, table, self._report)
@@ -77,13 +75,13 @@ class Applying:
             known.begin(self._txn)
             table = None if table is None else known.unqueued(table)
         with named(self._task):
-            self._run(table, blocked, merged)
+            self._run(table, blocked)
         self._report.records = 0 if self.records is None else len(self.records)
         self._report.results = len(self.results.keys)
 
-    def _run(self, table: pa.Table | None, blocked: Collection[int], merged: Sequence[Partial]) -> None:
+    def _run(self, table: pa.Table | None, blocked: Collection[int]) -> None:
         task, versions = self._task, self._task.order.written.versions
-        inputs = self._inputs(table, blocked, merged)
+        inputs = self._inputs(table, blocked)
         applied = [one.records for one in inputs if one.records is not None and len(one.records)]
         moved = any(known.moved for known in self._applied)
         if not (applied or moved) and versions is None and task.spec.operator.event_time is None:
@@ -97,19 +95,18 @@ class Applying:
             effects = running.run(inputs)
             self._report_versions(running)
         if task.spec.operator.event_time is not None:
-            partials = [partial.to_json() for partial in effects.partials]
-            self._report.event_time = EventTimes(partials=partials, late=effects.late, fired=effects.fired)
+            self._report.event_time = EventTimes(late=effects.late, fired=effects.fired)
         self.results = effects.results
         self._keep(joined([_places(table) for table in applied]) if applied else None, state)
 
-    def _inputs(self, table: pa.Table | None, blocked: Collection[int], merged: Sequence[Partial]) -> list[Input]:
+    def _inputs(self, table: pa.Table | None, blocked: Collection[int]) -> list[Input]:
         """Returns the inputs of bins that run, oldest first; those of the others are queued."""
         written, waits = self._task.order.written, np.zeros(self._task.spec.bins, bool)
         mine, waits[list(blocked)] = written.plan.routing == self._task.worker, True
         ready = [bin_ for bin_ in self.queues.lengths if not waits[bin_]]
         parts = self.queues.take(self._txn, ready)
         queued = queued_inputs(((number, self._new(part)) for number, part in parts), len(waits))
-        own = Input(mine, written.watermark, table, [one for one in merged if mine[one.bin]], written.clock)
+        own = Input(mine, written.watermark, table, written.clock)
         changes: list[tuple[int, bytes | None]] = [(bin_, None) for bin_ in ready]
         if waits.any():
             changes += queue_input(self._txn, self._number, input_of(own, waits))

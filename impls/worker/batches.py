@@ -6,7 +6,6 @@ from dataclasses import replace
 from impls.protocol.report import Report
 from impls.store.records import Results, part_number, put_queued, queued_records, stored_queues, take_queues
 from impls.worker.environment import Environment
-from impls.worker.inputs import without_records
 from impls.worker.reports import forget_times, keep_report, kept_report, settle_times, with_times
 
 
@@ -52,15 +51,14 @@ def _keep_queued(env: Environment, queues: Mapping[int, Sequence[bytes]], since:
 
 
 def _give_up(env: Environment, queues: Mapping[int, Sequence[bytes]], since: int) -> None:
-    """Deletes from queues what comes again, in a commit of its own; merged partials do not come again and stay."""
+    """Deletes from queues what comes again, in a commit of its own."""
     state, txn = forget_times(env.state), env.begin()
     operations: list[tuple[int, bytes | None]] = []
     try:
         for bin_, entries in queues.items():
-            kept = [e if part_number(e) < since else without_records(e) for e in entries]
             take_queues(txn, [bin_])
             operations.append((bin_, None))
-            for entry in filter(None, kept):
+            for entry in (e for e in entries if part_number(e) < since):
                 put_queued(txn, bin_, entry)
                 operations.append((bin_, entry))
         frame = env.frame(queue=operations)

@@ -23,7 +23,7 @@ from impls.worker.parts import Phase, write_snapshot
 from impls.worker.pull import pull_bins
 from impls.worker.query import Task
 from impls.worker.replicas import keep_replicas
-from impls.worker.reports import Times, add_times, count_times, keep_report, merge_own_partials, merged_report
+from impls.worker.reports import Times, add_times, count_times, keep_report, merged_report
 
 _DROP_ITEMS = 1024  # a commit's piece of old copies: 2 to 3 ms, of a bin of 39,000 entries 60 to 90 in one piece
 
@@ -77,7 +77,7 @@ def run_commit(env: Environment, task: Task, given: CommitInput, so_far: Report,
             stored = env.latencies.add(work.records, task.order.moving)
             state = add_times(env.state, given.times, given.ahead)
             if given.ends:
-                whole = whole_report(env, task, merged_report(so_far, report), given.blocked)
+                whole = _whole_report(env, task, merged_report(so_far, report), given.blocked)
                 after = count_times(state).next_epoch(task.epoch)
                 record = env.commit(txn, frame, work.results, after, report=whole.to_json())
             else:
@@ -126,7 +126,7 @@ def _work(
         )  # fmt: skip
         if given.records is not None:
             report.rates = counts(given.records.column("bin").to_numpy())
-        work.run(given.records, given.blocked, written.merged if first else ())
+        work.run(given.records, given.blocked)
         report.queues = reported(work.queues)
     return work
 
@@ -169,7 +169,7 @@ def _fault(task: Task, point: str) -> None:
     fault(point, worker=task.worker, epoch=task.epoch, attempt=task.attempt, migrating=task.order.written.migrating)
 
 
-def whole_report(env: Environment, task: Task, report: Report, blocked: Collection[int]) -> Report:
+def _whole_report(env: Environment, task: Task, report: Report, blocked: Collection[int]) -> Report:
     """Completes the report of an epoch that ends, with what the worker is, has and leaves waiting, and returns it.
 
     Args:
@@ -197,13 +197,11 @@ def commit_end(env: Environment, task: Task, report: Report, blocked: Collection
 
     Returns the whole report.
     """
-    if task.spec.operator.event_time is not None:
-        merge_own_partials(report, task.spec.operator)
     txn, frame = env.begin(), env.frame()
     try:
         env.queues.check(txn)
         report.queues = reported(env.queues)
-        whole = whole_report(env, task, report, blocked)
+        whole = _whole_report(env, task, report, blocked)
         env.latencies.add(None, ())
         after = count_times(env.state).next_epoch(task.epoch)
         record = env.commit(txn, frame, Results.none(), after, report=whole.to_json())

@@ -189,7 +189,7 @@ def _process(txn: lmdb.Transaction, task: Task, standbys: set[int], received: li
         table = accepted(task, table, Report(task.worker))  # its owner counts what is refused
     state, written, mask = BinState(txn, spec.bins), task.order.written, np.zeros(spec.bins, bool)
     mask[ready] = True
-    inputs = [Input(mask, written.watermark, table, [one for one in written.merged if mask[one.bin]], written.clock)]
+    inputs = [Input(mask, written.watermark, table, written.clock)]
     if written.versions is None:
         spec.operator.run(state, inputs)
     else:

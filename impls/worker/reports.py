@@ -10,8 +10,6 @@ says nothing of what others have.
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 
-from impls.operators.base import Operator
-from impls.protocol.eventtime import Partial, merge_partials
 from impls.protocol.report import EventTimes, MovesReport, Pipelines, Report, Written
 from impls.worker.state import WorkerState
 
@@ -113,19 +111,18 @@ def _pipelines(first: Pipelines, second: Pipelines) -> Pipelines:
 def _times(first: EventTimes, second: EventTimes) -> EventTimes:
     times = highest([*first.times, *second.times])
     late, fired = first.late + second.late, first.fired + second.fired
-    return EventTimes(times, [*first.partials, *second.partials], second.waits, late, fired)
+    return EventTimes(times, second.waits, late, fired)
 
 
 def keep_report(state: WorkerState, first: Report, second: Report) -> WorkerState:
     """Keeps in a state what must outlive the task of an epoch's report: of that so far, which it has, and of a commit.
 
     These are how many records and results the epoch has had, its pulls, the effects of an event-time operator, and what
-    became of versions of the pipeline. Where the commit adds none of it the text stays as it is: of 12,000 partials it
-    has 2 MB, and to write it again cost each further commit of the epoch 10 ms.
+    became of versions of the pipeline. Where the commit adds none of it the text stays as it is.
     """
     state = replace(state, records=first.records + second.records, results=state.results + second.results)
     event, moves, pipelines = second.event_time, second.moves, second.pipelines
-    if not (moves.bins or event.times or event.partials or pipelines.turned or pipelines.tried or pipelines.failed):
+    if not (moves.bins or event.times or pipelines.turned or pipelines.tried or pipelines.failed):
         return state
     parts = Report(
         first.worker,
@@ -147,12 +144,3 @@ def resumed_report(state: WorkerState, opened: Report) -> Report:
     if state.report or state.records or state.results:
         return merged_report(kept_report(state, opened.worker), opened)
     return replace(opened, ms=dict(opened.ms))
-
-
-def merge_own_partials(report: Report, operator: Operator) -> None:
-    """Merges the partials of an epoch's commits, those of equal time and key by the operator."""
-    event, merge = report.event_time, operator.merge
-    if len(event.partials) > 1:
-        partials: Sequence[Partial] = merge_partials(map(Partial.from_json, event.partials), merge)
-        merged = [partial.to_json() for partial in partials]
-        report.event_time = EventTimes(event.times, merged, event.waits, event.late, event.fired)

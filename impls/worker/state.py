@@ -25,7 +25,7 @@ class WorkerState:
         commits: of that epoch so far.
         batch: Spark's batch whose records came last, -1 where batches do not come again.
         since: the number of the first commit of that batch; what was queued from then on comes again with the batch.
-        begun: the last epoch whose drops and merged partials are done.
+        begun: the last epoch whose drops are done.
         first: the number of the epoch's first commit; before: that of the epoch before. -1 for a worker that begins.
         report: of the epoch under way, what must not be lost: pulls, and all of operators with event time; "" for none.
             It is an item of its own, and is in the records of those commits alone that add to it.

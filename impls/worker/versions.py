@@ -13,7 +13,6 @@ from impls.faults import fault
 from impls.operators.base import Effects, Input, Operator
 from impls.operators.blame import Blame, Place, blamed, raise_store_error
 from impls.operators.pipeline import Contents, contents_of
-from impls.protocol.eventtime import merge_partials
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import WrittenPlan
 from impls.protocol.versions import Versions, path_between, shape_of, way_back
@@ -100,9 +99,8 @@ class Running:
                 parts.append(operator.run(self.state, own))
         if len(parts) < 2:
             return parts[0] if parts else Effects()
-        partials = merge_partials([p for part in parts for p in part.partials], first.merge)
         late, fired = sum(part.late for part in parts), sum(part.fired for part in parts)
-        return Effects(Results.joined([part.results for part in parts]), partials, late, fired)
+        return Effects(Results.joined([part.results for part in parts]), late, fired)
 
     @contextmanager
     def blamed(self, number: int) -> Iterator[None]:
@@ -174,10 +172,9 @@ class Running:
 
 
 def _touched(state: BinState, inputs: Iterable[Input], *, processing: bool) -> list[int]:
-    """Returns the bins for which inputs have a record, a merged value, or a timer that is due, ascending."""
+    """Returns the bins for which inputs have a record, or a timer that is due, ascending."""
     bins: set[int] = set()
     for one in inputs:
-        bins |= {partial.bin for partial in one.merged}
         if one.records is not None:
             bins |= set(np.unique(one.records.column("bin").to_numpy()).tolist())
         until = one.clock.now if processing and one.clock is not None else one.watermark
@@ -190,8 +187,7 @@ def input_of(one: Input, mask: NDArray[np.bool_]) -> Input:
     """Returns the part of an input that some bins get, bool of shape (B,)."""
     records = one.records
     own = None if records is None else records.filter(pa.array(mask[records.column("bin").to_numpy()]))
-    merged = [partial for partial in one.merged if mask[partial.bin]]
-    return replace(one, bins=one.bins & mask, records=own, merged=merged)
+    return replace(one, bins=one.bins & mask, records=own)
 
 
 def without(task: Task, error: Again) -> Task:

@@ -1,6 +1,7 @@
 """NEXMark events through Spark: the projection reads what the queries say, and a query answers across a rescale."""
 
 import json
+from functools import partial
 
 import pytest
 from auctions import FROM_SCRATCH, ends, random_events, rows
@@ -44,7 +45,9 @@ def test_another_operator_has_no_projection(spark):
 
 @pytest.mark.capability("q5")
 @pytest.mark.parametrize("name", ["q4", "q5"])
-def test_a_query_answers_across_a_rescale(spark, kafka, topic_factory, tmp_path, results_of, events, name):
+def test_a_query_of_two_stages_answers_across_a_rescale_of_each(
+    spark, kafka, topic_factory, tmp_path, results_of, events, name
+):
     import impls
     from impls.worker.output import Output
 
@@ -58,18 +61,23 @@ def test_a_query_answers_across_a_rescale(spark, kafka, topic_factory, tmp_path,
 
     raw = spark.readStream.format("kafka").option("kafka.bootstrap.servers", kafka).option("subscribe", source)
     query = make(name, partitions=2, disorder=60_000)  # two partitions of a few events are far apart
-    expected = FROM_SCRATCH[name](events)
+    then, expected = QUERIES[name].second, FROM_SCRATCH[name](events)
+    stages = [
+        impls.Stage("first", partial(impls.stream, key=KEY, operator=query, time="scheduled_us"), 2, then.schema()),
+        impls.Stage("second", partial(impls.stream, key=then.key, operator=then()), 2),
+    ]
     send(events[:100])
-    with impls.stream(
-        project(raw.option("startingOffsets", "earliest").load(), query),
-        key=KEY, operator=query, results=Output(kafka, sink, 4), state_dir=tmp_path / "state",
-        checkpoint=tmp_path / "checkpoint", workers=2, bins=16, mechanism="meces", time="scheduled_us",
-    ) as handle:  # fmt: skip
-        handle.rescale(workers=4)
+    with impls.chain(
+        project(raw.option("startingOffsets", "earliest").load(), query), stages, name=sink, bootstrap=kafka,
+        results=Output(kafka, sink, 4), state_dir=tmp_path / "state", checkpoint=tmp_path / "checkpoint", partitions=4,
+        bins=16, mechanism="meces",
+    ) as running:  # fmt: skip
+        running.rescale("first", workers=4)
         send(events[100:])
-        assert handle.await_migration(60)
+        running.rescale("second", workers=3)
+        assert running.await_migration(60)
         send([{**event, "dateTime": event["dateTime"] + n} for event in ends(name) for n in range(2)])
         answers = [json.loads(value) for value in results_of(sink).wait_for(len(expected), "all answers")]
-        assert handle.status()["workers"] == 4
+        assert [status["workers"] for status in running.status().values()] == [4, 3]
     order = lambda answer: json.dumps(answer, sort_keys=True)  # noqa: E731
     assert sorted(answers, key=order) == sorted(expected, key=order)

@@ -17,19 +17,6 @@ def queue_of_ended_epochs_given_up(patch):
     patch.setattr(WorkerState, "first_of", lambda self, _: self.since)
 
 
-def merged_partials_delivered_twice(patch):
-    plain = commit._work
-
-    def work(env, task, txn, given, report, **more):
-        with pytest.MonkeyPatch.context() as inner:
-            if given.in_epoch and given.records is not None:
-                inner.setattr(env, "state", replace(env.state, begun=-1))
-                task = replace(task, order=replace(task.order, written=replace(task.order.written, drops=())))
-            return plain(env, task, txn, given, report, **more)
-
-    patch.setattr(commit, "_work", work)
-
-
 def times_of_the_epoch_itself_counted(patch):
     """What one worker has seen raises the watermark over records that others still have to come."""
     patch.setattr(commit, "add_times", lambda state, now, ahead: reports.add_times(state, [*now, *ahead], []))
@@ -37,11 +24,6 @@ def times_of_the_epoch_itself_counted(patch):
 
 def times_of_a_repeated_batch_counted(patch):
     patch.setattr(batches, "forget_times", lambda state: state)
-
-
-def bins_that_wait_not_reported(patch):
-    plain = commit.whole_report
-    patch.setattr(commit, "whole_report", lambda env, task, report, _: plain(env, task, report, ()))
 
 
 def reported_twice_what_came_between_epochs(patch):
@@ -94,7 +76,6 @@ def records_of_a_dead_task_not_reported(patch):
 BUGS = {
     queue_of_a_repeated_batch_kept: ({**QUEUEING, **DYING, "operator": "hash"}, {"results", "offsets", "restore"}),
     queue_of_ended_epochs_given_up: ({**QUEUEING, **REPEATED, **TIMED}, {"results", "offsets", "restore"}),
-    merged_partials_delivered_twice: ({**QUIET, **TIMED}, {"results"}),
     times_of_the_epoch_itself_counted: ({**QUIET, **TIMED}, {"results"}),
     times_of_a_repeated_batch_counted: ({**DYING, **TIMED}, {"results"}),
     reported_twice_what_came_between_epochs: ({**QUIET, **TIMED}, {"results", "driver", "reports"}),
@@ -106,7 +87,6 @@ BUGS = {
     standbys_one_epoch_behind: ({**QUIET, "mechanism": "replicated-dataflow"}, {"goal"}),
     epochs_of_unchanged_routing_do_not_wait_for_their_marks: (REPEATED, {"results", "offsets", "state", "reports"}),
     records_of_a_dead_task_not_reported: ({**DYING, "operator": "hash"}, {"reports"}),
-    bins_that_wait_not_reported: ({**QUIET, **QUEUEING, **TIMED}, {"results"}),
 }  # fmt: skip
 
 

@@ -1,17 +1,16 @@
-"""Planted bugs of timers and merged values on the move: the comparison with a run without moves sees each of them."""
+"""Planted bugs of timers on the move, and of the watermark of a second stage: a run without moves answers otherwise."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from auctions import FROM_SCRATCH, ends, random_events, rows
-from timed import BINS, TimedRun, close_all, spread
+from staged import query_run
+from timed import BINS, close_all, spread
 
-from impls.operators.nexmark import make
 from impls.protocol import eventtime
 from impls.store.bins import copy_bin
 from impls.store.state import BinState
-from impls.worker import applying, pull
+from impls.worker import pull
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +22,7 @@ def closed():
 def moved(folder: Path, name: str) -> bool:
     """Returns whether a query whose bins move under it answers as the events say; False too when it fails."""
     events = random_events(11, 120)
-    run = TimedRun(folder, make(name, partitions=1), mechanism="partial-pause")
+    run = query_run(folder, name, mechanism="partial-pause")
     try:
         for at in range(0, 120, 6):
             if at % 24 == 6:
@@ -42,16 +41,10 @@ def test_nothing_is_wrong_without_a_bug(tmp_path, name):
     assert moved(tmp_path, name)
 
 
-def test_merged_values_that_do_not_wait_for_bins_on_the_move_are_seen(tmp_path, monkeypatch):
+def test_a_second_stage_that_does_not_wait_for_bins_on_the_move_is_seen(tmp_path, monkeypatch):
     observe = eventtime.EventClock.observe
-    monkeypatch.setattr(eventtime.EventClock, "observe", lambda self, times, given, _: observe(self, times, given, []))
+    monkeypatch.setattr(eventtime.EventClock, "observe", lambda self, times, _: observe(self, times, []))
     assert not moved(tmp_path, "q5")
-
-
-def test_merged_values_lost_on_the_way_into_a_queue_are_seen(tmp_path, monkeypatch):
-    queue = applying.queue_input
-    monkeypatch.setattr(applying, "queue_input", lambda txn, number, one: queue(txn, number, replace(one, merged=())))
-    assert not moved(tmp_path, "q6")
 
 
 def test_timers_left_behind_by_their_bin_are_seen(tmp_path, monkeypatch):

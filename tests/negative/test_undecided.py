@@ -12,6 +12,7 @@ from harness.files import read_json, write_json
 from harness.lab.processes import RUN_FAULT, Arming
 from harness.oracle import read
 from harness.oracle.columns import OracleError
+from harness.oracle.nexmark.run import doubts_of_second
 from harness.oracle.verdict import CLASSES, Differences, Facts, answered, doubted, judge, merge
 from harness.report.comparison import worst_verdict
 from harness.results.entry import summarise_run
@@ -45,6 +46,15 @@ def test_the_worst_part_is_the_verdict_of_the_whole(parts, whole):
 def test_a_doubt_makes_nothing_valid_and_hides_nothing(verdict, whole):
     assert doubted(verdict, ["the clock was stepped"]) == whole
     assert doubted(verdict, []) == verdict
+
+
+def test_a_second_stage_that_has_not_migrated_makes_a_run_unknown():
+    right, moved = {"verdict": "valid", "reasons": []}, frozenset({"a"})
+    assert doubts_of_second(right, Facts(10, moved, moved, 1)) == right
+    for facts in (Facts(10, moved, frozenset(), 1), Facts(10, expected=1), Facts(10, moved, frozenset({"b"}))):
+        assert doubts_of_second(right, facts) == {
+            "verdict": "unknown", "reasons": ["The second stage completed 0 of 1 migrations."]
+        }  # fmt: skip
 
 
 def test_an_undecided_bin_makes_a_run_unknown_and_a_finding_invalid():

@@ -10,6 +10,7 @@ import pytest
 from auctions import FROM_SCRATCH, answers, bid, ends, random_events, rows
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from staged import TwoStages, query_run
 from timed import TimedRun, close_all, spread
 
 from impls.operators.nexmark import make
@@ -44,8 +45,9 @@ class Restless(Mechanism):
 
 
 def restless(run, seed):
-    """Lets the mechanism of a run be the restless one."""
-    run.controller._mechanism = Restless(seed)
+    """Lets the mechanism of a run, of each stage, be the restless one."""
+    for one in run.runs if isinstance(run, TwoStages) else (run,):
+        one.controller._mechanism = Restless(seed)
     return run
 
 
@@ -71,7 +73,7 @@ def test_epochs_cut_anywhere_answer_as_the_events_say(tmp_path_factory, name, se
 @_SETTINGS
 def test_any_schedule_of_moves_changes_nothing(tmp_path_factory, name, seed):
     events, random = random_events(seed, 80), Random(seed)
-    run = restless(TimedRun(tmp_path_factory.mktemp("moved"), make(name, partitions=2)), seed)
+    run = restless(query_run(tmp_path_factory.mktemp("moved"), name, partitions=2), seed)
     left = list(events)
     while left:
         if random.random() < 0.3:
@@ -118,7 +120,7 @@ def test_moves_and_restarts_let_each_bid_count_once_in_processing_time(tmp_path_
 @pytest.mark.parametrize("name", FROM_SCRATCH)
 def test_a_rebalance_and_a_rescale_with_restarts_and_lost_state_change_nothing(tmp_path, name, mechanism):
     events = random_events(7, 120)
-    run = TimedRun(tmp_path, make(name, partitions=1), mechanism=mechanism)
+    run = query_run(tmp_path, name, mechanism=mechanism)
     for at in range(0, 120, 8):
         if at in {32, 72}:
             run.move(spread(at, 4 if at == 32 else 2))

@@ -60,7 +60,7 @@ APPENDED = WindowAggregate(COUNT, OPERATOR.event_time, columns_of)
 
 @given(EPOCHS)
 def test_windows_are_counted_and_forgotten_as_by_spark(epochs):
-    clock, everyone = EventClock(OPERATOR.event_time, OPERATOR.merge, BINS), np.ones(BINS, bool)
+    clock, everyone = EventClock(OPERATOR.event_time, BINS), np.ones(BINS, bool)
     counts, late, watermark = Counter(), None, None
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -74,7 +74,7 @@ def test_windows_are_counted_and_forgotten_as_by_spark(epochs):
             with store.begin() as txn:
                 state = BinState(txn, BINS)
                 given_ = table(records) if records else None
-                turned = OPERATOR.run(state, [Input(everyone, watermark, given_, (), times)])
+                turned = OPERATOR.run(state, [Input(everyone, watermark, given_, times)])
                 state.write_sizes()
             kept = [(user, window_of(at)) for user, at in records if end_us(window_of(at)) > (late or 0)]
             counts.update(kept)
@@ -83,7 +83,7 @@ def test_windows_are_counted_and_forgotten_as_by_spark(epochs):
             passed = {name: n for name, n in counts.items() if end_us(name[1]) <= (watermark or 0)}
             with appended.begin() as txn:
                 state = BinState(txn, BINS)
-                final = rows_of(APPENDED.run(state, [Input(everyone, watermark, given_, (), times)]))
+                final = rows_of(APPENDED.run(state, [Input(everyone, watermark, given_, times)]))
                 state.write_sizes()
             assert final == {(user, text_of(w)): n for (user, w), n in passed.items()}
             for name in passed:
@@ -91,7 +91,7 @@ def test_windows_are_counted_and_forgotten_as_by_spark(epochs):
             with store.reading() as txn:
                 bins_with_timers = len({hash_bytes(f"{w}-{user}".encode()) * BINS >> 64 for user, w in counts})
                 assert sum(read_size(txn, b)[0] for b in range(BINS)) == 2 * len(counts) + bins_with_timers
-            clock.observe([(0, max(at for _, at in records) * SECOND_US)] if records else [], [], [])
+            clock.observe([(0, max(at for _, at in records) * SECOND_US)] if records else [], [])
             late = watermark
 
 

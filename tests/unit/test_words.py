@@ -128,3 +128,11 @@ def test_the_names_of_classes_and_functions_are_read():
     assert shared({"a.py": one, "b.py": other, "c.py": one}) == ["Case: a.py, c.py"]
     named = "class Log:\n    def _told(self): ...\n    def telling(self): ..."
     assert spoken({"a.py": named}) == ["a.py:2: _told"]
+
+
+def test_no_value_goes_from_bin_to_bin_by_the_drivers_plans():
+    """What is over all bins is the second stage of a chain: nothing is left of the partials that served it."""
+    files = list((ROOT / "impls").rglob("*.py"))
+    gone = re.compile(r"\b(contribute|on_merged|merge_partials|partials|Partial)\b")
+    assert len(files) > 100
+    assert not [path.name for path in files if gone.search(path.read_text())]

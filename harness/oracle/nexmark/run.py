@@ -1,6 +1,6 @@
 """Checks one NEXMark run into `oracle.json`; of one in Spark's own API it also finds the latencies."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,8 @@ from harness.oracle.nexmark.check import (
 )
 from harness.oracle.nexmark.queries import DEFINITIONS
 from harness.oracle.read import read_ranges
-from harness.oracle.run import CheckedRun, Stopwatch, read_moves
-from harness.oracle.verdict import judge
+from harness.oracle.run import CheckedRun, Stopwatch, read_facts, read_moves
+from harness.oracle.verdict import Facts, doubted, judge
 from impls.mechanisms.native_spark.nexmark_closing import DELAY_MS
 from impls.worker.cells import make_cells
 
@@ -34,7 +34,7 @@ _DEADLINE_S = 300.0
 
 def check_nexmark(
     run: CheckedRun, checkpoint: Path, *, query: str, disorder: int = 0, native: bool = False, commits: bool = False,
-    by_results: bool = False,
+    by_results: bool = False, second: Path | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Writes oracle.json of a finished run and returns the same; never raises for a bad run.
 
@@ -49,6 +49,8 @@ def check_nexmark(
         disorder: how far events of one partition may be out of order, ms.
         native: the query is in Spark's own API, whose sink writes at least once: repeated results count as repeats.
         commits: results are numbered by the workers' commits, and Spark's logs say nothing of them: real time.
+        second: of a query of two stages the folder with the second one's epochs and events; its migrations, too, have
+            to complete.
         by_results: latencies are those of results, from the event that completes each; with `native` another engine's.
     """
 
@@ -76,10 +78,20 @@ def check_nexmark(
             write_cells(folder, _cells(folder, arrived))
         if native:
             return answer
-        late = sum(int(line.get("late", 0)) for line in read_lines(folder / "epochs.jsonl"))
+        stages = [folder] if second is None else [folder, second]
+        late = sum(int(line.get("late", 0)) for stage in stages for line in read_lines(stage / "epochs.jsonl"))
+        if second is not None:
+            answer |= doubts_of_second(answer, read_facts(second, expected=run.expected_migrations))
         return {**answer, "late": late, "seconds": watch.seconds()}
 
     return run.answer(ask)
+
+
+def doubts_of_second(answer: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
+    """Returns verdict and reasons of an answer, with those of a second stage that has not migrated as it was to."""
+    done, wanted = len(facts.completed & facts.commanded), max(facts.expected, len(facts.commanded))
+    told = [f"The second stage completed {done} of {wanted} migrations."] if done < wanted else []
+    return {"verdict": doubted(answer["verdict"], told), "reasons": [*answer["reasons"], *told]}
 
 
 def _cells(folder: Path, arrived: Arrived) -> Iterator[dict[str, object]]:

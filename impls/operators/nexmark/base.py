@@ -5,13 +5,41 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from impls.operators.timed import TimedOperator
+from impls.operators.timed import KeyedProcess, TimedOperator
 from impls.protocol.eventtime import EventTime
 
 PERSON = 0
 AUCTION = 1
 BID = 2
 SECOND = 1_000  # event time is in milliseconds, as Beam's
+
+
+class SecondStage(KeyedProcess):
+    """The second stage of a query, keyed otherwise than the first one, whose results it reads; see `impls.chain`.
+
+    A result of the first stage has the event time `at`, ms. One of a window has the window's last millisecond, as
+    Beam's have and Spark's `window_time`.
+
+    Attributes:
+        columns: fields of the first stage's results, `at` among them.
+        types: those that are no integers, with their types.
+        key: the field that is the key.
+        fields: names in a result of the query.
+    """
+
+    event_time = EventTime("at")
+    types: ClassVar[dict[str, str]] = {}
+    key: ClassVar[str]
+    fields: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def schema(cls) -> str:
+        """Returns the columns as DDL, for `impls.results_of`."""
+        return ", ".join(f"`{name}` {cls.types.get(name, 'bigint')}" for name in cls.columns)
+
+    def result(self, *values: Any) -> dict[str, Any]:
+        """Returns a result, given its values in the order of `fields`."""
+        return dict(zip(self.fields, values, strict=True))
 
 
 class NexmarkQuery:
@@ -24,6 +52,7 @@ class NexmarkQuery:
         keys: by kind of event that the query reads, the field whose value is the key.
         where: by kind of event, an SQL condition over the event's fields; others are left out before the exchange.
         window_ms: of a query on processing time the size of its windows: results come so long behind the last record.
+        second: of a query of two stages the second one, whose results are the query's; the class is the first one.
     """
 
     dialect: ClassVar[str]
@@ -31,6 +60,7 @@ class NexmarkQuery:
     keys: ClassVar[dict[int, str]]
     where: ClassVar[dict[int, str]] = {}
     window_ms: ClassVar[int] = 0
+    second: ClassVar[type[SecondStage] | None] = None
     columns: tuple[str, ...]
 
     @classmethod
@@ -53,6 +83,11 @@ class TimedQuery(NexmarkQuery, TimedOperator):
     def result(self, *values: Any) -> dict[str, Any]:
         """Returns a result, given its values in the order of `fields`."""
         return dict(zip(self.fields, values, strict=True))
+
+    def passed_on(self, *values: Any) -> dict[str, Any]:
+        """Returns a result for the second stage, given its values in the order of that one's columns."""
+        assert self.second is not None, "the query has a second stage"
+        return dict(zip(self.second.columns, values, strict=True))
 
     def identity(self) -> dict[str, Any]:
         """Returns the dialect too: the class is the query, and what it keeps follows from both."""

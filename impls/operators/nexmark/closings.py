@@ -3,10 +3,19 @@
 from abc import abstractmethod
 from typing import Any, ClassVar
 
-from impls.operators.nexmark.base import AUCTION, BID, SECOND, TimedQuery, id_bytes, id_of, mean, window_start
+from impls.operators.nexmark.base import (
+    AUCTION,
+    BID,
+    SECOND,
+    SecondStage,
+    TimedQuery,
+    id_bytes,
+    id_of,
+    mean,
+    window_start,
+)
+from impls.operators.nexmark.perwindow import Windowed
 from impls.operators.timed import KeyContext, KeyedProcess
-from impls.protocol.eventtime import Partial
-from impls.store.keyed import Keyed
 
 
 class _WinningBids(TimedQuery, KeyedProcess):
@@ -74,6 +83,24 @@ def _take(auction: dict[str, Any], bid: list[int]) -> bool:
     return wins
 
 
+class _MeanOfCategory(SecondStage, Windowed):
+    """For each category and window, the mean of the closing prices in it."""
+
+    columns = ("at", "category", "price")
+    key = "category"
+    fields = ("start", "category", "price")
+    size, period = 10 * SECOND, 5 * SECOND
+
+    def add(self, state: Any, record: dict[str, Any]) -> Any:
+        """Adds a closing."""
+        total, number = state or (0, 0)
+        return [total + record["price"], number + 1]
+
+    def closed(self, context: KeyContext, start: int, state: Any) -> None:
+        """Sends a window's mean."""
+        context.emit(self.result(start, id_of(context.key), mean(*state)))
+
+
 class Q4(_WinningBids):
     """For each category and sliding window of 10 s every 5 s, the mean winning price of the auctions closed in it.
 
@@ -81,30 +108,45 @@ class Q4(_WinningBids):
     [start, start + 10 s) that contains it (Beam dates it 1 ms earlier), and the mean is rounded half up to cents.
     "megaphone" gives a running integer average; "flink-sql" averages the highest bids of auctions still open too.
 
-    Auctions and bids are keyed by auction. The second keying, by category, is a partial of (sum, number) per window and
-    category: five numbers per window and worker instead of an exchange of closings.
+    Auctions and bids are keyed by auction, closings by category.
     """
 
     dialect = "beam"
-    fields = ("start", "category", "price")
+    second = _MeanOfCategory
+    fields = _MeanOfCategory.fields
     about = "category"
     columns = (*_WinningBids.base, about)
-    size, period = 10 * SECOND, 5 * SECOND
 
     def closed(self, context: KeyContext, about: int, best: list[int]) -> None:
-        """Adds a closing to its windows."""
-        last = window_start(context.time, self.period)
-        for start in range(last, last - self.size, -self.period):
-            context.contribute(start + self.size, id_bytes(about), [best[0], 1])
+        """Passes a closing on."""
+        context.emit(self.passed_on(context.time, about, best[0]))
 
-    def merge(self, values: list[Any]) -> list[Any]:
-        """Returns the sum of sums and numbers."""
-        return [[sum(value[0] for value in values), sum(value[1] for value in values)]]
 
-    def on_merged(self, partial: Partial, keyed: Keyed) -> None:
-        """Sends a window's mean."""
-        category, start = id_of(partial.key), partial.time - self.size
-        keyed.emit(partial.bin, partial.key, self.result(start, category, mean(*partial.value)))
+class _MeanOfLast(SecondStage):
+    """For each closing, the mean price of its seller's last ten.
+
+    Closings wait for those of the same time: several auctions of a seller may close at once, in any order.
+    """
+
+    columns = ("at", "seller", "auction", "price")
+    key = "seller"
+    fields = ("seller", "auction", "price")
+    last = 10
+
+    def record(self, record: dict[str, Any], context: KeyContext) -> None:
+        """Keeps a closing until all of its time have come."""
+        closings = context.field(id_bytes(context.time)) or []
+        context.set_field(id_bytes(context.time), [*closings, [record["auction"], record["price"]]])
+        context.set_timer(context.time)
+
+    def timer(self, context: KeyContext) -> None:
+        """Adds closings to their seller's last ones and sends their means."""
+        prices = context.value("last") or []
+        for auction, price in sorted(context.field(id_bytes(context.time))):
+            prices = [*prices, price][-self.last :]
+            context.emit(self.result(id_of(context.key), auction, mean(sum(prices), len(prices))))
+        context.set_field(id_bytes(context.time), None)
+        context.set_value(prices, "last")
 
 
 class Q6(_WinningBids):
@@ -113,32 +155,18 @@ class Q6(_WinningBids):
     Dialect "beam": keyed by seller (Megaphone: by bidder), ten rows (Flink's SQL framing: eleven). "Last" is by closing
     time, then auction id; Beam orders by the winning bid's time, then price. The mean is rounded half up to cents.
 
-    Auctions and bids are keyed by auction, and a bid does not know the seller. The second keying, by seller, is a
-    partial per closing: a closing is one event in twenty at most, and the order of a seller's closings needs every
-    bin's anyway.
+    Auctions and bids are keyed by auction, as a bid does not know the seller; closings by seller.
     """
 
     dialect = "beam"
-    fields = ("seller", "auction", "price")
+    second = _MeanOfLast
+    fields = _MeanOfLast.fields
     about = "seller"
     columns = (*_WinningBids.base, about)
-    last = 10
 
     def closed(self, context: KeyContext, about: int, best: list[int]) -> None:
-        """Gives a closing to its seller."""
-        context.contribute(context.time, id_bytes(about), [id_of(context.key), best[0]])
-
-    def merge(self, values: list[Any]) -> list[Any]:
-        """Returns closings of one seller at one time by auction id."""
-        return sorted(values)
-
-    def on_merged(self, partial: Partial, keyed: Keyed) -> None:
-        """Adds a closing to its seller's last ones and sends their mean."""
-        auction, price = partial.value
-        prices = [*(keyed.value(partial.bin, partial.key, "last") or []), price][-self.last :]
-        keyed.set_value(partial.bin, partial.key, prices, "last")
-        row = self.result(id_of(partial.key), auction, mean(sum(prices), len(prices)))
-        keyed.emit(partial.bin, partial.key, row)
+        """Passes a closing on."""
+        context.emit(self.passed_on(context.time, about, id_of(context.key), best[0]))
 
 
 class Q9(_WinningBids):

@@ -4,18 +4,17 @@ In Flink's SQL 17 to 19 have no window: a row is corrected with each bid, and 17
 of seconds would see no row that is final, so here a tumbling window of 10 s stands for the day, and each row is sent
 once.
 
-Distinct numbers (15, 16) are exact. Bids are keyed by auction, so that numbers of auctions add up over bins; bidders do
-not, and each bin gives the ids of its own.
+Distinct numbers (15, 16) are exact. Bids are keyed by auction, so that numbers of auctions add up in the second stage;
+bidders do not, and each auction gives the ids of its own.
 """
 
+import json
 from abc import abstractmethod
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from impls.operators.nexmark.base import BID, SECOND, TimedQuery, id_bytes, id_of, mean, window_start
+from impls.operators.nexmark.base import BID, SECOND, SecondStage, TimedQuery, id_bytes, id_of, mean, window_start
 from impls.operators.timed import KeyContext, KeyedProcess
-from impls.protocol.eventtime import Partial
-from impls.store.keyed import Keyed
 
 
 def _rank_of(price: int) -> int:
@@ -27,10 +26,15 @@ def _rank_of(price: int) -> int:
     return (price >= 10_000) + (price >= 1_000_000)
 
 
-class PerWindow(TimedQuery, KeyedProcess):
-    """One state for each key and tumbling window of 10 s: add() takes a record into it, closed() answers at the end."""
+class Windowed(KeyedProcess):
+    """One state for each key and window of event time: add() takes a record into it, closed() answers at the end.
 
-    size = 10 * SECOND
+    Attributes:
+        size, period: windows are [start, start + size) for every multiple `start` of the period, ms.
+    """
+
+    size: ClassVar[int]
+    period: ClassVar[int]
 
     @abstractmethod
     def add(self, state: Any, record: dict[str, Any]) -> Any:
@@ -41,12 +45,13 @@ class PerWindow(TimedQuery, KeyedProcess):
         """Answers for a window that has ended."""
 
     def record(self, record: dict[str, Any], context: KeyContext) -> None:
-        """Takes a record into its window."""
-        end = window_start(context.time, self.size) + self.size
+        """Takes a record into its windows."""
+        last = window_start(context.time, self.period)
         windows = context.value() or {}  # by end, which JSON turns into text
-        if str(end) not in windows:
-            context.set_timer(end)
-        windows[str(end)] = self.add(windows.get(str(end)), record)
+        for end in range(last + self.size, last, -self.period):
+            if str(end) not in windows:
+                context.set_timer(end)
+            windows[str(end)] = self.add(windows.get(str(end)), record)
         context.set_value(windows)
 
     def timer(self, context: KeyContext) -> None:
@@ -55,6 +60,12 @@ class PerWindow(TimedQuery, KeyedProcess):
         state = windows.pop(str(context.time))
         context.set_value(windows or None)
         self.closed(context, context.time - self.size, state)
+
+
+class PerWindow(TimedQuery, Windowed):
+    """A query on tumbling windows of 10 s."""
+
+    size = period = 10 * SECOND
 
 
 class Q17(PerWindow):
@@ -135,46 +146,80 @@ _NUMBERS = tuple(
 _MINUTE_MS = 60_000
 
 
-class _Statistics(PerWindow):
-    """The state of an auction's window: by group, [last time, number of bids of each rank, bidders of each rank]."""
+_RANKED = ("rank1", "rank2", "rank3")
 
-    dialect = "flink-sql"
-    keys: ClassVar[dict[int, str]] = {BID: "auction"}
 
-    def group(self, record: dict[str, Any]) -> str:
-        """Returns the group that a bid counts in."""
-        return ""
+class _Numbers(SecondStage):
+    """The numbers of a window, or of one and a channel, by what each auction had in it.
 
-    def add(self, state: Any, record: dict[str, Any]) -> Any:
-        """Counts a bid."""
-        groups, name, rank = state or {}, self.group(record), _rank_of(record["price"])
-        last, bids, bidders = groups.get(name) or [0, [0, 0, 0], [[], [], []]]
-        bids[rank] += 1
-        if record["bidder"] not in bidders[rank]:
-            bidders[rank].append(record["bidder"])
-        groups[name] = [max(last, record["dateTime"]), bids, bidders]
-        return groups
+    A bidder is a field of the group's map, whose bits say in which ranks, as a window has thousands of them.
+    """
 
-    def closed(self, context: KeyContext, start: int, state: Any) -> None:
-        """Contributes what an auction adds to each group of a window."""
-        for name, (last, bids, bidders) in state.items():
-            auctions = [1, *(int(number > 0) for number in bids)]
-            context.contribute(context.time, name.encode() or id_bytes(start), [last, bids, bidders, auctions])
+    columns = ("at", "group", "latest", *_RANKED, "bidders")
+    types: ClassVar[dict[str, str]] = {"group": "string", "bidders": "string"}
+    key = "group"
+    size = 10 * SECOND
 
-    def merge(self, values: list[Any]) -> list[Any]:
-        """Returns sums of bids and auctions, and the bidders of all."""
-        lasts, bids, bidders, auctions = zip(*values, strict=True)
-        union = [sorted(set().union(*ranks)) for ranks in zip(*bidders, strict=True)]
-        return [[max(lasts), _sums(bids), union, _sums(auctions)]]
+    def record(self, record: dict[str, Any], context: KeyContext) -> None:
+        """Adds what an auction had."""
+        latest, bids, auctions = context.value() or (0, [0, 0, 0], [0, 0, 0, 0])
+        added = [record[rank] for rank in _RANKED]
+        for rank, bidders in enumerate(json.loads(record["bidders"])):
+            for bidder in map(id_bytes, bidders):
+                context.set_field(bidder, (context.field(bidder, "bidders") or 0) | 1 << rank, "bidders")
+        bids, auctions = _sums([bids, added]), _sums([auctions, [1, *(int(number > 0) for number in added)]])
+        context.set_value([max(latest, record["latest"]), bids, auctions])
+        context.set_timer(context.time + 1)
 
-    def numbers(self, value: Any) -> list[int]:
-        """Returns the numbers that a group's merged value holds, in the order of `_NUMBERS`."""
-        _, bids, bidders, auctions = value
-        return [sum(bids), *bids, len(set().union(*bidders)), *map(len, bidders), *auctions]
+    def timer(self, context: KeyContext) -> None:
+        """Sends a group's row."""
+        latest, bids, auctions = context.value()
+        ranks = [mask for _, mask in context.fields("bidders")]
+        bidders = [len(ranks), *(sum(mask >> rank & 1 for mask in ranks) for rank in range(len(_RANKED)))]
+        context.clear_fields("bidders")
+        context.set_value(None)
+        names = self.named(context.key.decode(), latest)
+        context.emit(self.result(context.time - self.size, *names, sum(bids), *bids, *bidders, *auctions))
+
+    def named(self, group: str, latest: int) -> tuple[str, ...]:
+        """Returns the values that a row has between the window's start and the numbers."""
+        return ()
 
 
 def _sums(rows: Any) -> list[int]:
     return [sum(column) for column in zip(*rows, strict=True)]
+
+
+class _Statistics(PerWindow):
+    """The state of an auction's window: by channel, [last time, number of bids of each rank, bidders of each rank]."""
+
+    dialect = "flink-sql"
+    keys: ClassVar[dict[int, str]] = {BID: "auction"}
+
+    def channel(self, record: dict[str, Any]) -> str:
+        """Returns the channel that a bid counts in."""
+        return ""
+
+    def add(self, state: Any, record: dict[str, Any]) -> Any:
+        """Counts a bid."""
+        channels, name, rank = state or {}, self.channel(record), _rank_of(record["price"])
+        latest, bids, bidders = channels.get(name) or [0, [0, 0, 0], [[], [], []]]
+        bids[rank] += 1
+        if record["bidder"] not in bidders[rank]:
+            bidders[rank].append(record["bidder"])
+        channels[name] = [max(latest, record["dateTime"]), bids, bidders]
+        return channels
+
+    def closed(self, context: KeyContext, start: int, state: Any) -> None:
+        """Passes on what an auction adds to each channel of a window."""
+        for name, (latest, bids, bidders) in state.items():
+            group = f"{start} {name}"
+            ids = json.dumps([sorted(rank) for rank in bidders])
+            context.emit(self.passed_on(context.time - 1, group, latest, *bids, ids))
+
+
+class _NumbersOfAll(_Numbers):
+    fields = ("start", *_NUMBERS)
 
 
 class Q15(_Statistics):
@@ -183,12 +228,17 @@ class Q15(_Statistics):
     Dialect "flink-sql" with windows of 10 s for days.
     """
 
-    fields = ("start", *_NUMBERS)
+    second = _NumbersOfAll
+    fields = _NumbersOfAll.fields
     columns = ("dateTime", "price", "bidder")
 
-    def on_merged(self, partial: Partial, keyed: Keyed) -> None:
-        """Sends a window's row."""
-        keyed.emit(partial.bin, partial.key, self.result(partial.time - self.size, *self.numbers(partial.value)))
+
+class _NumbersOfChannel(_Numbers):
+    fields = ("start", "channel", "minute", *_NUMBERS)
+
+    def named(self, group: str, latest: int) -> tuple[str, ...]:
+        """Returns the channel and the minute of its last bid."""
+        return group.partition(" ")[2], datetime.fromtimestamp(latest // _MINUTE_MS * 60, UTC).strftime("%H:%M")
 
 
 class Q16(_Statistics):
@@ -197,16 +247,10 @@ class Q16(_Statistics):
     Dialect "flink-sql" with windows of 10 s for days; bids need the profile's channels.
     """
 
-    fields = ("start", "channel", "minute", *_NUMBERS)
+    second = _NumbersOfChannel
+    fields = _NumbersOfChannel.fields
     columns = ("dateTime", "price", "bidder", "channel")
 
-    def group(self, record: dict[str, Any]) -> str:
+    def channel(self, record: dict[str, Any]) -> str:
         """Returns the bid's channel."""
         return str(record["channel"])
-
-    def on_merged(self, partial: Partial, keyed: Keyed) -> None:
-        """Sends a channel's row."""
-        value = partial.value
-        minute = datetime.fromtimestamp(value[0] // _MINUTE_MS * 60, UTC).strftime("%H:%M")
-        row = self.result(partial.time - self.size, partial.key.decode(), minute, *self.numbers(value))
-        keyed.emit(partial.bin, partial.key, row)

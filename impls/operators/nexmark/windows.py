@@ -7,37 +7,65 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
-from impls.operators.nexmark.base import BID, SECOND, TimedQuery, columns_of, id_bytes, id_of, window_start
+from impls.operators.nexmark.base import BID, SECOND, SecondStage, TimedQuery, columns_of, id_bytes, id_of, window_start
 from impls.operators.timed import KeyContext, KeyedProcess
-from impls.protocol.eventtime import Partial
 from impls.store.keyed import Keyed
 
 
-class _Highest(TimedQuery):
-    """The highest of a window of 10 s over bids by auction: partials are [number, list of all that have it]."""
+class _Best(SecondStage):
+    """The best of a window over all bins, by what each bin's best are: all that have the highest number."""
+
+    key = "start"
+    number: ClassVar[str]
+
+    def record(self, record: dict[str, Any], context: KeyContext) -> None:
+        """Takes one of a bin's best."""
+        row = [record[name] for name in self.fields]
+        number, (most, best) = record[self.number], context.value() or (-1, [])
+        if number >= most:
+            context.set_value([number, [*best, row] if number == most else [row]])
+        context.set_timer(context.time + 1)
+
+    def timer(self, context: KeyContext) -> None:
+        """Sends the window's best."""
+        for row in sorted(context.value()[1]):
+            context.emit(self.result(*row))
+        context.set_value(None)
+
+
+class _MostBids(_Best):
+    columns = ("at", "start", "auction", "bids")
+    fields = ("start", "auction", "bids")
+    number = "bids"
+
+
+class _HighestBids(_Best):
+    columns = ("at", "start", "auction", "bidder", "price", "dateTime")
+    fields = ("start", "auction", "bidder", "price", "dateTime")
+    number = "price"
+
+
+class _BestOfBin(TimedQuery):
+    """The best of a window of 10 s over bids by auction."""
 
     dialect = "beam"
     key_type: ClassVar[Literal["binary", "long"]] = "long"
     keys: ClassVar[dict[int, str]] = {BID: "auction"}
     size = 10 * SECOND
 
-    def merge(self, values: list[Any]) -> list[Any]:
-        """Returns the highest number with all that have it."""
-        most = max(value[0] for value in values)
-        return [[most, sorted(one for value in values if value[0] == most for one in value[1])]]
 
-
-class Q5(_Highest):
+class Q5(_BestOfBin):
     """For each sliding window of 10 s every 5 s, all auctions with the most bids in it, over all bins.
 
     Dialect "beam": [start, start + 10 s), every tie is a result. "flink-sql" has 10 s / 2 s; Megaphone has 60 s / 1 s
     and one maximum per bin, which is not the query's answer.
 
     Bids are counted per auction in panes of 5 s (a map per bin and pane); a window is two panes. When it ends each bin
-    contributes its highest count with all auctions that have it. Windows without bids have no result.
+    passes on all auctions that have its highest count. Windows without bids have no result.
     """
 
-    fields = ("start", "auction", "bids")
+    second = _MostBids
+    fields = _MostBids.fields
     columns = ("dateTime",)
     period = 5 * SECOND
 
@@ -56,32 +84,27 @@ class Q5(_Highest):
                 keyed.set_timer(b, end, b"")
 
     def on_timer(self, bin_: int, time: int, key: bytes, keyed: Keyed) -> None:
-        """Contributes the bin's highest count of the window that ends; its first pane is in no other window to come."""
+        """Passes the bin's best of a window on; the window's first pane is in no other one to come."""
         counts: Counter[bytes] = Counter()
         for start in range(time - self.size, time, self.period):
             counts.update(dict(keyed.fields(bin_, id_bytes(start))))
         keyed.clear_fields(bin_, id_bytes(time - self.size))
         most = max(counts.values())
-        auctions = sorted(id_of(auction) for auction, count in counts.items() if count == most)
-        keyed.contribute(time, id_bytes(time), [most, auctions])
-
-    def on_merged(self, partial: Partial, keyed: Keyed) -> None:
-        """Sends a window's auctions."""
-        most, auctions = partial.value
-        for auction in auctions:
-            keyed.emit(partial.bin, id_bytes(auction), self.result(partial.time - self.size, auction, most))
+        for auction in sorted(auction for auction, count in counts.items() if count == most):
+            keyed.emit(bin_, auction, self.passed_on(time - 1, time - self.size, id_of(auction), most))
 
 
-class Q7(_Highest):
+class Q7(_BestOfBin):
     """For each tumbling window of 10 s, all bids with the highest price in it, over all bins.
 
     Dialect "beam": [start, start + 10 s), every bid that has the price is a result, also equal bids. "flink-sql" lets a
     bid of the last instant count twice (BETWEEN) and has swapped columns; "megaphone" gives the price only.
 
-    Bids are keyed by auction. Each bin keeps its highest bids of a window and contributes them when it ends.
+    Bids are keyed by auction. Each bin keeps its highest bids of a window and passes them on when it ends.
     """
 
-    fields = ("start", "auction", "bidder", "price", "dateTime")
+    second = _HighestBids
+    fields = _HighestBids.fields
     columns = ("dateTime", "price", "bidder")
 
     def on_records(self, records: pa.Table, keyed: Keyed) -> None:
@@ -96,21 +119,18 @@ class Q7(_Highest):
         for i in np.flatnonzero(prices == highest[row]).tolist():
             best[row[i]].append([int(auctions[i]), int(bidders[i]), int(times[i])])
         for (b, end), price, bids in zip(windows.T.tolist(), highest.tolist(), best, strict=True):
-            before = keyed.value(b, id_bytes(end))
-            keyed.set_value(b, id_bytes(end), self.merge([[price, bids], *([before] if before else [])])[0])
+            most, before = keyed.value(b, id_bytes(end)) or (-1, [])
+            if price >= most:
+                keyed.set_value(b, id_bytes(end), [price, [*before, *bids] if price == most else bids])
             keyed.set_timer(b, end, id_bytes(end))
 
     def on_timer(self, bin_: int, time: int, key: bytes, keyed: Keyed) -> None:
-        """Contributes the bin's highest bids of the window that ends."""
-        keyed.contribute(time, key, keyed.value(bin_, key))
+        """Passes the bin's highest bids of the window that ends on."""
+        price, bids = keyed.value(bin_, key)
         keyed.set_value(bin_, key, None)
-
-    def on_merged(self, partial: Partial, keyed: Keyed) -> None:
-        """Sends a window's highest bids."""
-        price, bids = partial.value
-        for auction, bidder, time in bids:
-            row = self.result(partial.time - self.size, auction, bidder, price, time)
-            keyed.emit(partial.bin, id_bytes(auction), row)
+        for auction, bidder, at in sorted(bids):
+            row = self.passed_on(time - 1, time - self.size, auction, bidder, price, at)
+            keyed.emit(bin_, id_bytes(auction), row)
 
 
 class Q11(TimedQuery, KeyedProcess):

@@ -28,10 +28,9 @@ REAL_TIME_DROPS = 2_048  # entries that an old owner deletes in an epoch: 5 ms i
 class Haste:
     """begins() says whether the next epoch begins at once.
 
-    An epoch begins at once while something moves. It also does to deliver complete partials, because results such as
-    those of a window over all bins wait for nothing else, and to run a timer that the watermark or the input has
-    reached, or to learn how far another query's results were read. For the last two this holds during 100 ms of each
-    second only: else a query with many timers would be busy with epochs.
+    An epoch begins at once while something moves. It also does to run a timer that the watermark or the input has
+    reached, or to learn how far another query's results were read; this holds during 100 ms of each second only: else a
+    query with many timers would be busy with epochs.
 
     Args:
         controller: the query's.
@@ -56,7 +55,7 @@ class Haste:
         controller, clock = self._controller, self._controller.clock
         if controller.busy or clock is None:
             return controller.busy
-        return bool(clock.ready) or self._for_timers(clock)
+        return self._for_timers(clock)
 
     def _for_timers(self, clock: EventClock) -> bool:
         waits, due = self._timers()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from auctions import FROM_SCRATCH, ends, random_events, rows
+from auctions import FROM_SCRATCH, OF_FIRST_STAGE, ends, random_events, rows
 from chaos.recipes import BAD, POISON
 from chaos.senders import COLUMNS, Senders
 
@@ -163,8 +163,11 @@ class Workload:
         return (partition, at) not in self.refused | self.senders.repeats
 
     def answers(self) -> list[str]:
-        """Returns the results of a query on event time, in any order, as text."""
-        return sorted(_text(answer) for answer in FROM_SCRATCH[self._p.operator](self._events))
+        """Returns the results of a query on event time, or of its first stage, in any order, as text."""
+        name = self._p.operator
+        first = OF_FIRST_STAGE.get(name)
+        found = FROM_SCRATCH[name](self._events) if first is None else first(self._events, self.bin_of)
+        return sorted(map(_text, found))
 
     @staticmethod
     def answer(value: bytes) -> str:

@@ -16,7 +16,7 @@ P, Q = ("r", 0), ("r", 1)
 
 
 def clock(*, linked=False, disorder=0, **more):
-    return EventClock(EventTime("at", disorder=disorder, **more), lambda values: values, BINS, linked=linked)
+    return EventClock(EventTime("at", disorder=disorder, **more), BINS, linked=linked)
 
 
 def test_a_milestone_is_reached_when_all_before_its_offsets_is_read():
@@ -58,7 +58,7 @@ def sender():
 
 
 def ran(of, times, waits=()):
-    of.observe(times, (), waits)
+    of.observe(times, waits)
 
 
 def test_a_query_says_how_far_all_its_timers_have_run(sender):

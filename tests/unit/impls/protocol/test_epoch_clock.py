@@ -6,7 +6,7 @@ import numpy as np
 
 from impls import catalog
 from impls.protocol.controller import Controller
-from impls.protocol.eventtime import EpochClock, EventClock, EventTime, Partial
+from impls.protocol.eventtime import EpochClock, EventClock, EventTime
 from impls.protocol.plan import WrittenPlan
 from impls.protocol.view import Observation
 from impls.spark.realtime.start import Haste
@@ -15,7 +15,7 @@ BINS = 4
 
 
 def controller(time: EventTime) -> Controller:
-    return Controller(np.zeros(BINS, np.int32), catalog.make("none"), EventClock(time, lambda values: values, BINS))
+    return Controller(np.zeros(BINS, np.int32), catalog.make("none"), EventClock(time, BINS))
 
 
 def observed(epoch: int, **more) -> Observation:
@@ -52,20 +52,6 @@ def test_other_operators_have_no_times_in_their_plans():
     plan = controller(EventTime("at")).plan(0, 1, now_ms=100)
     assert plan.clock is None
     assert "clock" not in plan.to_json()
-
-
-def test_an_epoch_that_delivers_what_is_complete_is_not_waited_for():
-    known = controller(EventTime("at"))
-    for epoch, more in enumerate(
-        ({"times": [(0, 50)]}, {"times": [(0, 60)], "partials": [Partial.of(40, b"k", 0, 1)]})
-    ):
-        known.plan(epoch, 1)
-        assert not Haste(known).begins()
-        known.observe(observed(epoch, **more))
-    assert Haste(known).begins(), "the timers of all bins have run up to 50"
-    assert known.plan(2, 1).merged == (Partial.of(40, b"k", 0, 1),)
-    known.observe(observed(2))
-    assert not Haste(known).begins()
 
 
 def test_an_epoch_for_a_timer_that_the_watermark_or_the_input_has_reached_is_not_waited_for():

@@ -325,11 +325,11 @@ times = st.integers(NO_TIME, MAX_TIME)
 
 @given(st.lists(st.tuples(st.integers(0, 3), times), min_size=1), st.integers(0, 1 << 60))
 def test_a_plan_can_be_written_whatever_event_times_came(seen, disorder):
-    clock = EventClock(EventTime("at", disorder=disorder), lambda values: values, 4)
-    clock.observe(seen, [], [])
+    clock = EventClock(EventTime("at", disorder=disorder), 4)
+    clock.observe(seen, [])
     plan = WrittenPlan(1, 1, 1, EpochPlan(np.zeros(4, np.int32)), watermark=clock.watermark)
     to_text(plan.to_json())
-    clock.observe([], [], [])
+    clock.observe([], [])
 
 
 class InPlace(Sums):

@@ -1,6 +1,5 @@
 """The report of an epoch from those of its commits, and event times that count when nothing before them comes."""
 
-from impls.operators.nexmark import make
 from impls.protocol.report import EventTimes, MovesReport, Queues, Report, Written
 from impls.worker.reports import (
     add_times,
@@ -8,14 +7,11 @@ from impls.worker.reports import (
     forget_times,
     keep_report,
     kept_report,
-    merge_own_partials,
     merged_report,
     settle_times,
     with_times,
 )
 from impls.worker.state import WorkerState
-
-Q7 = make("q7", partitions=1)
 
 
 def report(**parts):
@@ -43,26 +39,22 @@ def test_what_is_merged_leaves_the_parts_as_they_were():
     assert first.moves.bins == [1]
 
 
-def test_changed_bins_moves_and_partials_are_those_of_both():
+def test_changed_bins_moves_and_times_are_those_of_both():
     first = report(
-        changelog=Written([3, 1], 10),
-        moves=MovesReport([1], [2], 3),
-        event_time=EventTimes([[0, 5]], [["p"]], [], 1, 2),
+        changelog=Written([3, 1], 10), moves=MovesReport([1], [2], 3), event_time=EventTimes([[0, 5]], [], 1, 2)
     )
     second = report(
-        changelog=Written([2, 3], 5),
-        moves=MovesReport([4], [1], 2),
-        event_time=EventTimes([[0, 4], [1, 9]], [["r"]], [], 1, 1),
+        changelog=Written([2, 3], 5), moves=MovesReport([4], [1], 2), event_time=EventTimes([[0, 4], [1, 9]], [], 1, 1)
     )
     both = merged_report(first, second)
     assert both.changelog == Written([1, 2, 3], 15)
     assert (both.moves.bins, both.moves.entries, both.moves.bytes) == ([1, 4], [2, 1], 5)
     event = both.event_time
-    assert (event.times, event.partials, event.late, event.fired) == ([[0, 5], [1, 9]], [["p"], ["r"]], 2, 3)
+    assert (event.times, event.late, event.fired) == ([[0, 5], [1, 9]], 2, 3)
 
 
 def test_what_must_outlive_the_task_comes_back_and_nothing_is_nothing():
-    pulls, times = MovesReport([1], [2], 3), EventTimes([[0, 5]], [[5, "00", 1, "2"]])
+    pulls, times = MovesReport([1], [2], 3), EventTimes([[0, 5]])
     before = WorkerState(3, records=8, results=7)
     state = keep_report(before, report(records=8, results=7, moves=pulls), report(records=1, event_time=times))
     back = kept_report(state, 1)
@@ -76,15 +68,6 @@ def test_a_commit_that_adds_nothing_leaves_the_text_of_the_report_as_it_is():
     after = keep_report(state, kept_report(state, 1), report(records=4))
     assert after.report is state.report
     assert kept_report(after, 1).records == 5
-
-
-def test_partials_of_equal_time_and_key_are_merged_by_the_operator():
-    prices = [[10, "0a", 1, f"[{price}, [[1, 2]]]"] for price in (3, 7, 7, 5)]
-    given = report(event_time=EventTimes(partials=[*prices, [20, "0a", 1, "[1, [[1, 1]]]"]], late=2))
-    merge_own_partials(given, Q7)
-    assert [partial[0] for partial in given.event_time.partials].count(20) == 1
-    assert len(given.event_time.partials) < 5
-    assert given.event_time.late == 2
 
 
 def test_records_count_in_the_epoch_behind_the_one_that_routed_them():

@@ -1,4 +1,4 @@
-"""Timers, windows and values over all bins as state: fired in order, moved, logged, snapshotted and recovered."""
+"""Timers and windows as state: fired in order, moved, logged, snapshotted and recovered."""
 
 import json
 
@@ -12,7 +12,7 @@ from impls.operators import HashCount
 from impls.operators.timed import KeyedProcess, clock_of
 from impls.placement import initial
 from impls.protocol.controller import Controller
-from impls.protocol.eventtime import EventClock, EventTime, Partial, merge_partials
+from impls.protocol.eventtime import EventClock, EventTime
 from impls.protocol.plan import WrittenPlan
 from impls.protocol.view import Observation
 
@@ -24,7 +24,7 @@ def closed():
 
 
 class Sessions(KeyedProcess):
-    """Counts records per key and sends the count 10 after the last one; every count also goes to the total of all."""
+    """Counts records per key and sends the count 10 after the last one."""
 
     event_time = EventTime("at", partitions=1)
     columns = ("at",)
@@ -38,14 +38,7 @@ class Sessions(KeyedProcess):
 
     def timer(self, one):
         one.emit({"key": int.from_bytes(one.key, "big"), "until": one.time, "count": one.value()[0]})
-        one.contribute(one.time // 100 * 100 + 100, b"total", one.value()[0])
         one.set_value(None)
-
-    def merge(self, values):
-        return [sum(values)]
-
-    def on_merged(self, partial, keyed):
-        keyed.emit(partial.bin, partial.key, {"total": partial.value, "until": partial.time})
 
 
 def at(key, time, partition=0):
@@ -85,52 +78,37 @@ def test_late_records_are_counted_and_dropped(tmp_path):
 
 
 def test_the_watermark_waits_for_every_partition_allows_disorder_and_never_falls():
-    clock = EventClock(EventTime("at", disorder=5, partitions=2), sorted, 4)
-    clock.observe([(0, 100)], [], [])
+    clock = EventClock(EventTime("at", disorder=5, partitions=2), 4)
+    clock.observe([(0, 100)], [])
     assert clock.watermark is None
-    clock.observe([(1, 50)], [], [])
+    clock.observe([(1, 50)], [])
     assert clock.watermark == 45
-    clock.observe([(1, 20)], [], [])
+    clock.observe([(1, 20)], [])
     assert clock.watermark == 45
-    clock.observe([(1, 200)], [], [])
+    clock.observe([(1, 200)], [])
     assert clock.watermark == 95
 
 
-def test_a_partial_waits_for_the_bins_whose_timers_have_not_run():
-    clock = EventClock(EventTime("at"), lambda values: [sum(values)], 4)
-    clock.observe([(0, 100)], [], [])
-    clock.observe([(0, 200)], [Partial.of(100, b"k", 1, 2)], [3])
-    assert clock.ready == ()
+def test_what_is_sent_waits_for_the_bins_whose_timers_have_not_run():
+    clock = EventClock(EventTime("at"), 4)
+    clock.observe([(0, 100)], [])
+    clock.observe([(0, 200)], [3])
+    assert clock.sent is None
     assert not clock.settled
-    clock.observe([], [Partial.of(100, b"k", 1, 5), Partial.of(201, b"k", 1, 9)], [])
-    assert clock.ready == (Partial.of(100, b"k", 1, 7),)
-    clock.observe([(0, 201)], [], [])
-    assert clock.ready == ()
+    clock.observe([], [])
+    assert (clock.sent, clock.settled) == (200, True)
 
 
 def test_a_clock_is_restored_as_it_was():
-    clock = EventClock(EventTime("at"), sorted, 4)
-    clock.observe([(0, 100)], [], [])
-    clock.observe([(0, 200), (1, 120)], [Partial.of(100, b"k", 1, [2]), Partial.of(500, b"\xff", 1, [2])], [3])
-    other = EventClock(EventTime("at"), sorted, 4)
+    clock = EventClock(EventTime("at"), 4)
+    clock.observe([(0, 100)], [])
+    clock.observe([(0, 200), (1, 120)], [3])
+    other = EventClock(EventTime("at"), 4)
     other.restore(clock.to_json())
     assert other.to_json() == clock.to_json()
     for each in (clock, other):
-        each.observe([], [], [])
-    assert other.ready == clock.ready == (Partial.of(100, b"k", 1, [2]),)
-
-
-def test_merging_in_two_steps_is_merging_in_one():
-    partials = [
-        Partial.of(t, k, 0, v) for t, k, v in [(2, b"a", 1), (1, b"b", 2), (2, b"a", 4), (1, b"a", 8), (2, b"a", 3)]
-    ]
-    whole = merge_partials(partials, lambda values: [sum(values)])
-    assert [(p.time, p.key, p.value) for p in whole] == [(1, b"a", 8), (1, b"b", 2), (2, b"a", 8)]
-    assert merge_partials([*merge_partials(partials[:3], sum_of), *partials[3:]], sum_of) == whole
-
-
-def sum_of(values):
-    return [sum(values)]
+        each.observe([], [])
+    assert other.sent == clock.sent == 120
 
 
 def load(epochs, seed=0, keys=40, jitter=0):
@@ -157,7 +135,6 @@ def undisturbed(tmp_path_factory):
     run = whole(TimedRun(tmp_path_factory.mktemp("undisturbed"), Sessions(), mechanism="none"))
     close_all()
     assert sum(run.multiset().values()) > 100
-    assert any("total" in result for result in run.results())
     return run.multiset()
 
 
@@ -210,13 +187,13 @@ def test_a_controller_with_a_clock_goes_on_from_its_base(tmp_path):
     mine, theirs = run.controller.plan(run.number + 1, 1), other.plan(run.number + 1, 1)
     assert mine.to_json() == theirs.to_json()
     assert mine.watermark is not None
-    assert WrittenPlan.from_json(json.loads(json.dumps(mine.to_json()))).merged == mine.merged
+    assert WrittenPlan.from_json(json.loads(json.dumps(mine.to_json()))).watermark == mine.watermark
 
 
 def test_without_event_time_plans_and_observations_say_nothing_of_it():
     plan = Controller(initial(BINS, 2, "contiguous"), catalog.make("none")).plan(0, 1).to_json()
     seen = Observation(0).to_json()
-    assert not {"watermark", "merged", "times", "partials", "waits"} & {*plan, *seen}
+    assert not {"watermark", "times", "waits"} & {*plan, *seen}
 
 
 def test_restarts_lost_workers_and_epochs_run_again_change_nothing(tmp_path, undisturbed):

@@ -1,0 +1,139 @@
+"""A NEXMark query of two stages under test: its chain is started, commanded and ended as one query.
+
+The first stage's epochs, events and latencies are the run's, as the input is what it applies. Those of the second one
+are in a folder of its own in the run's.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+
+from harness.experiment.description import Run
+from harness.run.recorder import Recorder
+from impls import catalog
+from impls.api import stream
+from impls.chains import Chain, chain
+from impls.operators import Operator
+from impls.operators.nexmark import QUERIES, SecondStage
+from impls.spark.columns import KEY, TIME
+from impls.stages import Stage
+from impls.worker.output import Output
+
+FIRST, SECOND = "first", "second"
+
+
+def second_of(run: Run) -> type[SecondStage] | None:
+    """Returns the second stage of a run's query; None of a query of one stage, and where another engine answers."""
+    if run.experiment.workload != "nexmark" or run.mechanism in catalog.baselines():
+        return None
+    return QUERIES[run.experiment.query].second
+
+
+class ChainedQuery:
+    """Offers what the harness needs of a StreamHandle; `with` stops both stages.
+
+    A command is one to both of them at the same time.
+    """
+
+    def __init__(self, running: Chain):
+        self._chain = running
+        self._first, self._second = (running.stages[name] for name in (FIRST, SECOND))
+
+    def ended(self, timeout_s: float) -> bool:
+        """Waits until both stages have ended and returns whether they have."""
+        return self._chain.ended(timeout_s)
+
+    def await_end(self, timeout_s: float) -> bool:
+        """As `ended`; raises what a stage failed with."""
+        return self._chain.await_end(timeout_s)
+
+    @property
+    def wants_restart(self) -> bool:
+        """Whether a stage asks for a new session."""
+        return self._chain.wants_restart
+
+    @property
+    def goal(self) -> NDArray[np.int32]:
+        """The assignment last commanded."""
+        return self._first.goal
+
+    @property
+    def measured(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Rates and sizes of the first stage's bins."""
+        return self._first.measured
+
+    def rebalance(self, goal: NDArray[np.int32], *, label: str) -> str:
+        """Asks both stages for an assignment and returns the first one's id of the command."""
+        commands = [handle.rebalance(goal, label=label) for handle in (self._first, self._second)]
+        return commands[0]
+
+    def autoscale(self, policy: str | None, **how: Any) -> None:
+        """Lets a policy rescale each stage, see `StreamHandle.autoscale`."""
+        for handle in (self._first, self._second):
+            handle.autoscale(policy, **how)
+
+    def status(self) -> dict[str, Any]:
+        """Returns the first stage's status, in which what is still to be done is that of both.
+
+        The second stage has done all once its watermark is that of the first one, whose results it has then read.
+        """
+        first, second = self._first.status(), self._second.status()
+        followed = first["watermark"] is None or first["watermark"] == second["watermark"]
+        return {
+            **first,
+            "migrating": first["migrating"] or second["migrating"],
+            "misplaced": first["misplaced"] + second["misplaced"],
+            "queued": first["queued"] + second["queued"],
+            "settled": first["settled"] and second["settled"] and followed,
+        }
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        self._chain.__exit__(kind, *rest)
+
+
+def start_chain(
+    frame: DataFrame,
+    operator: Operator,
+    run: Run,
+    *,
+    results: Output,
+    second: Recorder,
+    on: Mapping[str, Any],
+    settings: Mapping[str, Any],
+) -> ChainedQuery:
+    """Starts the chain of a run's query on its checkpoint, or continues it.
+
+    Args:
+        frame: the input.
+        operator: the first stage.
+        run: the run.
+        results: where the query's results go; those of the first stage go through a topic named after it.
+        second: takes the epochs and events of the second stage.
+        on: what takes those of the first one, as options of `impls.stream`.
+        settings: options of both.
+    """
+    then = second_of(run)
+    assert then is not None, "the query has two stages"
+    own, log = run.experiment, settings.get("log_dir")
+    of_second: dict[str, Any] = {"on_epoch": second.on_epoch, "on_event": second.event}
+    logs = {name: {} if log is None else {"log_dir": _inside(log, name)} for name in (FIRST, SECOND)}
+    stages = [
+        Stage(FIRST, partial(stream, key=KEY, time=TIME, operator=operator, **on), own.workers, then.schema(),
+              options=logs[FIRST]),
+        Stage(SECOND, partial(stream, key=then.key, operator=then(), **of_second), own.workers, options=logs[SECOND]),
+    ]  # fmt: skip
+    running = chain(
+        frame, stages, name=re.sub("[^A-Za-z0-9_-]", "-", results.topic)[-80:], bootstrap=results.bootstrap,
+        results=results, partitions=own.result_partitions, source={"kafka.fetch.max.wait.ms": "20"}, **settings,
+    )  # fmt: skip
+    return ChainedQuery(running)
+
+
+def _inside(uri: str, name: str) -> str:
+    path, mark, query = uri.partition("?")
+    return f"{path.rstrip('/')}/{name}{mark}{query}"
