@@ -5,6 +5,7 @@ JSON object:
 
     id          of the fault
     point       one of POINTS or CHANGE_POINTS
+    query       only what is of the query of this identity comes to the point (optional)
     worker      only this worker comes to the point (optional)
     migrating   only in an epoch that is, or is not, part of a migration (optional)
     after_epoch only in a later epoch (optional)
@@ -53,7 +54,7 @@ _hook: Hook | None = None
 
 
 def fault(point: str, **context: Any) -> None:
-    """Lets whoever armed a fault or installed a hook act; `context` says where: worker, epoch, attempt, migrating."""
+    """Lets whoever armed a fault or installed a hook act; `context` says where: query, worker, epoch, ..."""
     hook = _hook or _armed_hook()
     if hook is not None:
         hook(point, context)
@@ -97,7 +98,7 @@ def _reach_point(file: Path, point: str, context: dict[str, Any]) -> None:
 
 
 def _fits(armed: dict[str, Any], context: dict[str, Any]) -> bool:
-    wanted = {name: armed[name] for name in ("worker", "migrating") if name in armed}
+    wanted = {name: armed[name] for name in ("query", "worker", "migrating") if name in armed}
     if any(context.get(name) != value for name, value in wanted.items()):
         return False
     return "after_epoch" not in armed or int(context.get("epoch", -1)) > int(armed["after_epoch"])

@@ -53,8 +53,8 @@ class Parameters:
         "autoscale:policy=ds2,min=1,max=8 with options of both, none, or a plan file", _WHAT,
         shown="pattern, or rescale where --workers says FROM:TO")
     fault: str | None = declare(
-        None, "run every mechanism once more with a fault in its migration: victim@migrating or victim@point; several "
-        "by commas, each in a run of its own",
+        None, "run every mechanism once more with a fault in its migration: victim@migrating or victim@point, in "
+        "nexmark's queries of two stages also victim@point@second; several by commas, each in a run of its own",
         _WHAT, shown="no fault")
     rounds: int = declare(
         1, "repetitions, interleaved", _WHAT, of.COUNT, subject="The number of rounds", least=1)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,6 +155,7 @@ def _combined(changes: list[list[str]]) -> Goal:
     return goal
 
 
+STAGES = FIRST, SECOND = "first", "second"  # of a query of two, as its chain names them
 VICTIMS = ("worker", "jvm", "driver", "broker")
 DRIVER_POINTS = frozenset({"before-plan", "after-plan", "before-epoch-commit", "between-pull-and-drop"})
 ANY_PHASE = frozenset(
@@ -161,10 +163,26 @@ ANY_PHASE = frozenset(
 )  # with a migration or a loss, or behind
 
 
-def parse_fault(text: str) -> tuple[str, str]:
-    """Reads victim@point, or victim@migrating for the middle of an epoch; raises UsageError for anything else."""
-    victim, _, point = text.partition("@")
-    if victim not in VICTIMS or point not in {*POINTS, "migrating"}:
+class RunFault(NamedTuple):
+    """The process that dies, the point at which, and the stage, of a query of two, that comes to the point."""
+
+    victim: str
+    point: str
+    stage: str
+
+
+def parse_fault(text: str) -> RunFault:
+    """Reads victim@point, or victim@migrating for the middle of an epoch, and @second for that of a second stage.
+
+    Raises:
+        UsageError: it is anything else.
+    """
+    victim, _, rest = text.partition("@")
+    point, _, stage = rest.partition("@")
+    if victim not in VICTIMS or point not in {*POINTS, "migrating"} or stage not in {"", *STAGES}:
         points = ", ".join(("migrating", *POINTS))
-        raise UsageError(f"A fault is VICTIM@POINT, a victim of {', '.join(VICTIMS)} and a point of {points}.")
-    return victim, "after-commit" if point == "migrating" else point
+        raise UsageError(
+            f"A fault is VICTIM@POINT, a victim of {', '.join(VICTIMS)} and a point of {points}; of a query of two "
+            "stages VICTIM@POINT@second is one in the second stage."
+        )
+    return RunFault(victim, "after-commit" if point == "migrating" else point, stage or FIRST)

@@ -36,9 +36,9 @@ class Arming:
         point: str,
         pids: Mapping[str, int],
         action: Literal["kill", "stop", "hold"] = "kill",
-        conditions: Mapping[str, int | bool] | None = None,
+        conditions: Mapping[str, int | bool | str] | None = None,
     ) -> None:
-        """Arms a fault; `conditions` are worker, migrating and after_epoch of `impls.faults`."""
+        """Arms a fault; `conditions` are query, worker, migrating and after_epoch of `impls.faults`."""
         self._go.unlink(missing_ok=True)
         armed: dict[str, Any] = {"id": name, "victim": victim, "point": point, "pids": dict(pids), "action": action}
         write_json(self.file, {**armed, **(conditions or {})})

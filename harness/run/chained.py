@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 
 from harness.experiment.description import Run
+from harness.experiment.schedules import FIRST, SECOND, STAGES
 from harness.run.recorder import Recorder
 from impls import catalog
 from impls.api import stream
@@ -23,8 +24,6 @@ from impls.operators.nexmark import QUERIES, SecondStage
 from impls.spark.columns import KEY, TIME
 from impls.stages import Stage
 from impls.worker.output import Output
-
-FIRST, SECOND = "first", "second"
 
 
 def second_of(run: Run) -> type[SecondStage] | None:
@@ -42,7 +41,7 @@ class ChainedQuery:
 
     def __init__(self, running: Chain):
         self._chain = running
-        self._first, self._second = (running.stages[name] for name in (FIRST, SECOND))
+        self._first, self._second = (running.stages[name] for name in STAGES)
 
     def ended(self, timeout_s: float) -> bool:
         """Waits until both stages have ended and returns whether they have."""
@@ -78,7 +77,7 @@ class ChainedQuery:
             handle.autoscale(policy, **how)
 
     def status(self) -> dict[str, Any]:
-        """Returns the first stage's status, in which what is still to be done is that of both.
+        """Returns the first stage's status with what is still to be done in both, and that of each stage (`stages`).
 
         The second stage has done all once its watermark is that of the first one, whose results it has then read.
         """
@@ -86,6 +85,7 @@ class ChainedQuery:
         followed = first["watermark"] is None or first["watermark"] == second["watermark"]
         return {
             **first,
+            "stages": dict(zip(STAGES, (first, second), strict=True)),
             "migrating": first["migrating"] or second["migrating"],
             "misplaced": first["misplaced"] + second["misplaced"],
             "queued": first["queued"] + second["queued"],
@@ -121,7 +121,7 @@ def start_chain(
     assert then is not None, "the query has two stages"
     own, log = run.experiment, settings.get("log_dir")
     of_second: dict[str, Any] = {"on_epoch": second.on_epoch, "on_event": second.event}
-    logs = {name: {} if log is None else {"log_dir": _inside(log, name)} for name in (FIRST, SECOND)}
+    logs = {name: {} if log is None else {"log_dir": _inside(log, name)} for name in STAGES}
     stages = [
         Stage(FIRST, partial(stream, key=KEY, time=TIME, operator=operator, **on), own.workers, then.schema(),
               options=logs[FIRST]),

@@ -8,7 +8,7 @@ import numpy as np
 
 from generators.clock import now_us
 from harness.experiment.description import Run
-from harness.experiment.schedules import plan_for
+from harness.experiment.schedules import SECOND, plan_for
 from harness.measure.migrations import SURE, outstanding
 from harness.oracle.columns import dense_bins, hash_bins
 from harness.oracle.commits import check_commits
@@ -16,7 +16,7 @@ from harness.oracle.native import check_native
 from harness.oracle.nexmark.run import check_nexmark
 from harness.oracle.run import CheckedRun, check_run
 from harness.run.application import Application
-from harness.run.chained import SECOND, second_of
+from harness.run.chained import second_of
 from harness.run.pipeline import disorder_ms, spark_checkpoint
 from harness.run.recorder import Recorder
 from impls import catalog

@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.experiment.description import Run
-from harness.experiment.schedules import ANY_PHASE, DRIVER_POINTS, parse_fault
+from harness.experiment.schedules import ANY_PHASE, DRIVER_POINTS, RunFault, parse_fault
 from harness.lab.broker import Broker
 from harness.lab.processes import RUN_FAULT, VARIABLE, Arming, disturbed, jvm_of, python_workers
 from harness.run.application import Application
+from harness.run.chained import second_of
 from impls import catalog
+from impls.driver.checkpoint import query_of
 from impls.protocol.view import View
 
 
@@ -23,7 +25,7 @@ class Disturbance:
     """
 
     def __init__(self, run: Run, folder: Path):
-        self._run, self._arming = run, Arming(folder / RUN_FAULT)
+        self._run, self._folder, self._arming = run, folder, Arming(folder / RUN_FAULT)
         self._fault = parse_fault(run.fault) if run.fault is not None else None
         self._half: int | None = None
         self._over = disturbed(folder)
@@ -52,12 +54,13 @@ class Disturbance:
         if self._over or self._half is None:
             return
         status = query.status()
+        status = status.get("stages", {}).get(self._fault.stage, status)
         if status["migrating"] and status.get("misplaced", 0) <= self._half:
             self._over = True
             if self._run.mechanism in catalog.engines():
-                self._kill(self._fault[0], query, broker)
+                self._kill(self._fault.victim, query, broker)
             else:
-                self._arm(*self._fault, broker)
+                self._arm(self._fault, broker)
 
     def _half_way(self, before: NDArray[np.int32], goal: NDArray[np.int32]) -> int:
         """Returns how many bins are misplaced in the middle of a migration; all where it is over in one epoch."""
@@ -77,7 +80,8 @@ class Disturbance:
             pid = query.kill_worker()
         self._arming.tell(RUN_FAULT, pid)
 
-    def _arm(self, victim: str, point: str, broker: Broker) -> None:
+    def _arm(self, given: RunFault, broker: Broker) -> None:
+        victim, point, stage = given
         pids = {"driver": os.getpid(), "jvm": jvm_of(os.getpid()), "broker": broker.pid}
         if point in DRIVER_POINTS:
             pids["worker"] = next(iter(python_workers(os.getpid())), None)
@@ -86,5 +90,11 @@ class Disturbance:
             victim=victim,
             point=point,
             pids={role: pid for role, pid in pids.items() if pid is not None},
-            conditions={} if point in ANY_PHASE else {"migrating": True},
+            conditions={**({} if point in ANY_PHASE else {"migrating": True}), **self._query(stage)},
         )
+
+    def _query(self, stage: str) -> dict[str, str]:
+        """Returns the condition that the fault is that of a stage, of a query of two."""
+        if second_of(self._run) is None:
+            return {}
+        return {"query": query_of(self._folder / "checkpoint" / stage)}

@@ -12,9 +12,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from generators.nexmark.profile import make_profile
 from generators.stream import NUMBER_BYTES
 from harness.experiment.description import Experiment, Run
+from harness.experiment.schedules import FIRST
 from harness.lab.bringup import Services, bring_up, open_session
 from harness.lab.topics import create_topics
-from harness.run.chained import FIRST, ChainedQuery, second_of, start_chain
+from harness.run.chained import ChainedQuery, second_of, start_chain
 from harness.run.recorder import Recorder
 from impls import catalog
 from impls.api import RealTime, stream

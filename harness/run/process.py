@@ -16,6 +16,7 @@ from typing import Any
 from generators.clock import now_us
 from harness.experiment import schedules as migrations
 from harness.experiment.description import Run
+from harness.experiment.schedules import SECOND
 from harness.files import read_lines
 from harness.lab.bringup import Services, bring_up
 from harness.lab.broker import Broker
@@ -26,7 +27,7 @@ from harness.oracle.nexmark.run import events_read
 from harness.oracle.read import consumed_records
 from harness.results.entry import summarise_run
 from harness.run.application import Application, Place, Query, new_session, placed, redis_durability
-from harness.run.chained import SECOND, second_of
+from harness.run.chained import second_of
 from harness.run.check import check, due_of, expected_migrations, unmet
 from harness.run.disturb import Disturbance
 from harness.run.engine import start_engine

@@ -257,7 +257,16 @@ class Checkpoint:
 
 def is_begun(folder: Path) -> bool:
     """Returns whether a query has begun with a checkpoint."""
-    return Path(folder, _OWN, "query.json").exists()
+    return _known(folder).exists()
+
+
+def query_of(folder: Path) -> str:
+    """Returns the identity of the query that has begun with a checkpoint; raises OSError where none has."""
+    return str(json.loads(_known(folder).read_text())["query"])
+
+
+def _known(folder: Path) -> Path:
+    return Path(folder, _OWN, "query.json")
 
 
 def _of_another_version(folder: Path, version: object) -> str:

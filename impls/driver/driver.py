@@ -222,7 +222,7 @@ class Driver:
             hear(record)
         if self._checkpoint.needs_base(epoch):
             self._rebase(written)
-        fault("before-epoch-commit", epoch=epoch, migrating=written.migrating)
+        fault("before-epoch-commit", query=self._checkpoint.query, epoch=epoch, migrating=written.migrating)
 
     def _order(self, written: WrittenPlan) -> EpochOrder:
         snapshot = self._keeper.to_snapshot(written.epoch) if self._keeper else ()
@@ -261,7 +261,7 @@ class Driver:
         """Makes a plan and makes it durable."""
         before = self.controller.changing.required
         written = self.controller.plan(epoch, self._checkpoint.generation, self.now_ms())
-        where = {"epoch": epoch, "migrating": written.migrating}
+        where = {"query": self._checkpoint.query, "epoch": epoch, "migrating": written.migrating}
         fault("before-plan", **where)
         if written.drops:
             fault("between-pull-and-drop", **where)

@@ -141,7 +141,7 @@ def restore(source: RestoreSource, txn: lmdb.Transaction, epoch: int, request: R
     _load_snapshots(source, manifest, state, txn, replace(request, queues=walk.with_images(request.queues)))
     state.write_sizes()
     image_bytes = sum(read_size(txn, bin_)[1] for bin_ in set(request.states) - set(request.have))
-    fault("during-recovery", worker=request.worker, epoch=epoch + 1)
+    fault("during-recovery", query=source.query, worker=request.worker, epoch=epoch + 1)
     names, values, codes, counts = walk.newest()
     _check_new(txn, names, request.have)
     state.redo(names, values, codes, counts)

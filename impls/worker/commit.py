@@ -166,7 +166,7 @@ def _changed(task: Task, frame: Frame, report: Report) -> list[int]:
 
 
 def _fault(task: Task, point: str) -> None:
-    fault(point, worker=task.worker, epoch=task.epoch, attempt=task.attempt, migrating=task.order.written.migrating)
+    fault(point, **task.where)
 
 
 def _whole_report(env: Environment, task: Task, report: Report, blocked: Collection[int]) -> Report:

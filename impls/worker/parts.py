@@ -56,9 +56,7 @@ def write_snapshot(task: Task, txn: lmdb.Transaction, report: Report) -> None:
                 images.append(snapshots.image_of(txn, bin_, state=bin_ in here, queue=is_routed, leaves=leaves))
     if images and spec.files is not None:
         raw = snapshots.encode(spec.query, task.worker, task.epoch, images)
-        fault(
-            "during-snapshot", worker=task.worker, epoch=task.epoch, attempt=task.attempt, migrating=written.migrating
-        )
+        fault("during-snapshot", **task.where)
         spec.files.write(snapshots.snapshot_name(task.epoch, task.worker, order.generation), raw)
         report.snapshot = Written([image.bin for image in images], len(raw))
 

@@ -279,4 +279,4 @@ def _restore(task: Task, states: dict[int, int], txn: lmdb.Transaction) -> None:
 
 def _half_way(task: Task) -> None:
     task.progress()
-    fault("during-pull", epoch=task.epoch, migrating=task.order.written.migrating)
+    fault("during-pull", **task.where)

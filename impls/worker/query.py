@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from impls.durability.files import Files
 from impls.durability.restore import RestoreSource, no_progress
@@ -100,6 +101,15 @@ class Task:
     def careful(self) -> bool:
         """Whether an operator is to find all records that it fails on, as it has failed on one."""
         return self.spec.on_error == "skip" and bool(self.doubtful or self.set_aside or self.suspects)
+
+    @property
+    def where(self) -> dict[str, Any]:
+        """What `impls.faults.fault` is told of where the task is."""
+        moving = self.order.written.migrating
+        return {
+            "query": self.spec.query, "worker": self.worker, "epoch": self.epoch, "attempt": self.attempt,
+            "migrating": moving,
+        }  # fmt: skip
 
     @property
     def epoch(self) -> int:

@@ -238,7 +238,7 @@ def refits_of(written: WrittenPlan) -> tuple[int, ...]:
 
 def reach(point: str, task: Task) -> None:
     """Lets a test break the process here."""
-    fault(point, worker=task.worker, epoch=task.epoch, attempt=task.attempt, migrating=task.order.written.migrating)
+    fault(point, **task.where)
 
 
 def _words(error: BaseException) -> str:

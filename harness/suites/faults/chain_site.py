@@ -12,6 +12,7 @@ from harness.experiment.parameters import MICRO_BATCH, REAL_TIME
 from harness.oracle.chain import check_chain
 from harness.suites.faults.chain_query import NAME, STAGES
 from harness.suites.faults.site import EpochLines, Site
+from impls.driver.checkpoint import query_of
 from impls.driver.control import ask
 from impls.errors import UsageError
 
@@ -22,7 +23,7 @@ _STILL_S = 5.0
 class ChainSite(Site):
     """See Site; `checkpoint`, `state`, `migrations` and epochs are those of the stage that the fault is for.
 
-    A worker that is to die at a point is the first one that comes there, of either stage.
+    Who comes to a point is of that stage, too.
     """
 
     module = "harness.suites.faults.chain_query"
@@ -39,6 +40,11 @@ class ChainSite(Site):
 
     def _experiment(self) -> Experiment:
         return replace(super()._experiment(), keys=_KEYS)
+
+    @property
+    def conditions(self) -> dict[str, int | bool | str]:
+        """A fault is one of its stage."""
+        return {"query": query_of(self.checkpoint)}
 
     def begin_fault(self) -> None:
         """Turns to the other stage."""

@@ -69,7 +69,7 @@ def kill(site: Site, fault: Fault) -> FaultEffect:
         before = site.applied()
         site.await_true(lambda: site.applied() > before, "records to be applied", _FIRE_DEADLINE_S)
     migrating = fault.phase == "migrating"
-    conditions = {} if fault.point in ANY_PHASE else {"migrating": migrating}
+    conditions = site.conditions | ({} if fault.point in ANY_PHASE else {"migrating": migrating})
     site.arming.arm(fault.id, victim=fault.victim, point=fault.point, pids=pids, conditions=conditions)
     migrate_if_asked(site, fault)
     rebuilds = fault.point == "during-recovery"
@@ -128,7 +128,8 @@ def _stop(site: Site, fault: Fault) -> tuple[int, int]:
     migrating = fault.phase == "migrating"
     points = _STOP_POINTS if migrating else _STOP_POINTS[1:]
     point = points[fault.draw % len(points)]
-    site.arming.arm(fault.id, victim="worker", point=point, pids={}, action="stop", conditions={"migrating": migrating})
+    conditions = {**site.conditions, "migrating": migrating}
+    site.arming.arm(fault.id, victim="worker", point=point, pids={}, action="stop", conditions=conditions)
     migrate_if_asked(site, fault)
     at_us = await_fired(site, fault)
     pid = int((site.arming.fired(fault.id) or {})["pid"])

@@ -94,6 +94,11 @@ class Site:
         self.stopped: set[int] = set()
         self.disk = Disk(self.state)
 
+    @property
+    def conditions(self) -> dict[str, int | bool | str]:
+        """What further must hold where a fault happens, see `impls.faults`."""
+        return {}
+
     def prepare(self, faults: list[Fault]) -> None:
         """Gives the workers' state a small disk if that is to be full."""
         if any(fault.victim == "disk" for fault in faults):

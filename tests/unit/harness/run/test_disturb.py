@@ -1,16 +1,19 @@
 """`--fault` of a bench: which runs there are, when a fault is armed, and what is refused."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from harness.experiment.description import Run
 from harness.experiment.make import make_experiment
+from harness.experiment.schedules import STAGES
 from harness.files import read_json, write_json
 from harness.lab.broker import ExternalBroker
 from harness.lab.processes import VARIABLE, disturbed
 from harness.run.disturb import Disturbance
+from impls.driver.checkpoint import Checkpoint
 from impls.errors import UsageError
 
 SMALL = {"keys": "4096", "bins": "16", "rate": "100", "workers": "2:4"}
@@ -50,6 +53,8 @@ def test_a_run_is_read_as_it_was_written(tmp_path):
         ({"fault": "worker@migrating,"}, "A fault is VICTIM@POINT"),
         ({"fault": "worker"}, "A fault is VICTIM@POINT"),
         ({"fault": "worker@midnight"}, "A fault is VICTIM@POINT"),
+        ({"fault": "worker@migrating@third"}, "A fault is VICTIM@POINT"),
+        ({"fault": "worker@migrating@second"}, "The query has one stage"),
         ({"fault": "worker@migrating", "migration": "none"}, "needs a migration"),
         ({"fault": "broker@migrating", "bootstrap": "localhost:1"}, "this program's own"),
         ({"fault": "worker@during-recovery"}, "lost environment"),
@@ -99,6 +104,29 @@ def test_a_fault_is_armed_once_in_the_middle_of_a_migration(tmp_path):
 @pytest.mark.parametrize("mechanism", ["megaphone-all-at-once", "runtime-restart"])
 def test_a_migration_of_one_epoch_is_disturbed_from_its_beginning(tmp_path, mechanism):
     assert armed_at(tmp_path, mechanism) == [8]
+
+
+def test_a_fault_of_a_second_stage_waits_for_the_middle_of_its_migration(tmp_path):
+    chosen = {
+        "workload": "nexmark",
+        "query": "q5",
+        "rate": "1000",
+        "duration_s": 20,
+        "fault": "worker@migrating@second",
+    }
+    every = make_experiment(mechanism="megaphone-fluid", workers="2:4", bins="16", **chosen).runs()
+    run = next(run for run in every if run.fault)
+    checkpoint = Checkpoint(tmp_path / "checkpoint" / "second", {"bins": 16})
+    checkpoint.close()
+    disturbance, broker, armed = Disturbance(run, tmp_path), ExternalBroker("localhost:1"), []
+    commanded = np.zeros(16, np.int32), np.repeat([0, 1], 8).astype(np.int32)
+    for first, second in [(8, 8), (4, 8), (0, 5), (0, 4), (0, 1)]:
+        left = {stage: {"migrating": bool(n), "misplaced": n} for stage, n in zip(STAGES, (first, second), strict=True)}
+        query = SimpleNamespace(status=lambda left=left: {"migrating": True, "misplaced": 0, "stages": left})
+        disturbance.watch(query=query, broker=broker, commanded=commanded)
+        armed.append((tmp_path / "fault.json").exists())
+    assert armed == [False, False, False, True, True]
+    assert read_json(tmp_path / "fault.json")["query"] == checkpoint.query
 
 
 def test_an_undisturbed_run_arms_nothing(tmp_path):

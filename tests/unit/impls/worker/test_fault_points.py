@@ -20,14 +20,14 @@ import sys, time
 from impls.faults import fault
 for epoch in range(3):
     for point in sys.argv[1:]:
-        fault(point, worker=1, epoch=epoch, migrating=epoch > 0)
+        fault(point, query="q", worker=1, epoch=epoch, migrating=epoch > 0)
 print("alive", flush=True)
 """
 DEADLINE_S = 30.0
 
 
 def walk(file: Path | None, *points: str) -> subprocess.Popen[str]:
-    """Starts a process that comes to the points in epochs 0 to 2 as worker 1; epochs 1 and 2 are in a migration."""
+    """Starts a process that comes to the points in epochs 0 to 2 as worker 1 of q; the last two are in a migration."""
     env = {name: value for name, value in os.environ.items() if name != VARIABLE}
     if file is not None:
         env[VARIABLE] = str(file)
@@ -87,6 +87,8 @@ def test_one_of_many_processes_takes_the_fault(arming):
     ("conditions", "epoch"),
     [
         ({"worker": 1}, 0),
+        ({"query": "q", "after_epoch": 0}, 1),
+        ({"query": "another"}, None),
         ({"migrating": True}, 1),
         ({"migrating": False}, 0),
         ({"after_epoch": 1}, 2),
