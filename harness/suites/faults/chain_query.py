@@ -37,7 +37,8 @@ class Count(StatefulMap):
         """Returns count and sum, and a result with them."""
         count, total = state or (0, 0)
         after = count + 1, (total + record["scheduled_us"]) % SUM_RANGE
-        return after, {"name": int.from_bytes(key, "big"), "n": after[0], "sum": after[1]}
+        name, at = int.from_bytes(key, "big"), record["scheduled_us"]
+        return after, {"name": name, "n": after[0], "sum": after[1], "at": at}
 
 
 class Follow(StatefulMap):
@@ -55,14 +56,17 @@ class Follow(StatefulMap):
 def _start(spark: Any, run: Run, folder: Path, recorders: dict[str, Recorder]) -> Chain:
     own, bootstrap = run.experiment, str(run.experiment.bootstrap)
 
-    def stage(name: str, key: str, operator: StatefulMap, schema: str | None = None) -> Stage:
+    def stage(name: str, key: str, time: str, operator: StatefulMap, schema: str | None = None) -> Stage:
         recorder = recorders[name]
         told: dict[str, Any] = {"on_epoch": recorder.on_epoch, "on_event": recorder.event}
-        return Stage(name, partial(stream, key=key, operator=operator, **told), own.workers, schema)
+        return Stage(name, partial(stream, key=key, time=time, operator=operator, **told), own.workers, schema)
 
     return chain(
         read_records(spark, bootstrap, "in"),
-        [stage(COUNTED, "key", Count(), "name long, n long"), stage(FOLLOWED, "name", Follow())],
+        [
+            stage(COUNTED, "key", "scheduled_us", Count(), "name long, n long, at long"),
+            stage(FOLLOWED, "name", "at", Follow()),
+        ],
         name=NAME, bootstrap=bootstrap, results=Output(bootstrap, "out", own.result_partitions),
         state_dir=folder / "state", checkpoint=folder / "checkpoint", partitions=own.result_partitions, bins=own.bins,
         mechanism=run.mechanism, options=run.options(), durability=own.durability, **mode_of(run),

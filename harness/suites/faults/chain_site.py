@@ -52,6 +52,10 @@ class ChainSite(Site):
         self._commanded[self.stage] = self.migrations
         self._turn_to(STAGES[1 - STAGES.index(self.stage)])
 
+    def applied_by_first(self) -> int:
+        """Returns the records that the first stage has applied since the beginning."""
+        return sum(line["records"] for line in self._lines[STAGES[0]].read())
+
     def settled(self) -> bool:
         """Returns whether both stages answer and every command given has reached its goal."""
         with contextlib.suppress(UsageError):
