@@ -6,6 +6,7 @@ that a window there closes when all that belongs to it has come. Otherwise it go
 """
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,7 @@ from impls.worker.sinks import ForeachBatch
 _INPUT = "input"  # the chain's, where it has no other name
 _TOPIC_DEADLINE_S = 30.0
 _LOOK_S = 0.2
+_GRACE_S = 20.0  # an epoch under overload
 
 
 class Chain:
@@ -89,10 +91,18 @@ class Chain:
         close_all([handle.stop for handle in self.stages.values()], "chain")
 
     def _end_together(self) -> None:
-        """Waits until a stage has ended, and ends the others."""
+        """Waits until a stage has ended, and ends the others.
+
+        Where it asks for a new session, as its migration does, those that migrate get time to come to the same: else
+        they would ask for another one.
+        """
         handles = list(self.stages.values())
         while not any(handle.ended(0) for handle in handles):
             handles[0].ended(_LOOK_S)
+        end = time.monotonic() + _GRACE_S
+        for handle in handles if self.wants_restart else ():
+            while handle.status()["migrating"] and not handle.ended(_LOOK_S) and time.monotonic() < end:
+                pass
         end_all([handle.stop for handle in handles if not handle.ended(0)], "chain")
 
     def __enter__(self) -> Self:

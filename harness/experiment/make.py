@@ -12,7 +12,7 @@ from generators.producer import check_peak
 from harness.experiment import schedules as migrations
 from harness.experiment.description import Experiment, shares_store
 from harness.experiment.parameters import BENCH, MICRO_BATCH, PARAMETERS, QUICK, REAL_TIME, STANDARD
-from harness.experiment.schedules import DRIVER_POINTS, FIRST, parse_fault
+from harness.experiment.schedules import DRIVER_POINTS, parse_fault
 from harness.lab.hosts.settings import parse_netem
 from harness.options import parse_list, parse_number
 from harness.options.declared import read_given
@@ -182,9 +182,8 @@ def _check_cluster(experiment: Experiment) -> None:
 
 
 def _check_fault(experiment: Experiment, fault: str) -> None:
-    victim, point, stage = parse_fault(fault)
-    if stage != FIRST and (experiment.workload != "nexmark" or QUERIES[experiment.query].second is None):
-        raise UsageError(f"The query has one stage: leave out @{stage}.")
+    victim, point, _ = given = parse_fault(fault)
+    given.check_stage(two=experiment.workload == "nexmark" and QUERIES[experiment.query].second is not None)
     if experiment.migration == "none" or experiment.autoscale is not None:
         raise UsageError(
             "A fault needs a migration to happen in, and a schedule: leave out --fault, or change --migration."

@@ -170,6 +170,16 @@ class RunFault(NamedTuple):
     point: str
     stage: str
 
+    def check_stage(self, *, two: bool) -> None:
+        """Raises UsageError where it cannot be a fault of its stage, in a query of one stage or two."""
+        if self.stage != FIRST and not two:
+            raise UsageError(f"The query has one stage: leave out @{self.stage}.")
+        if self.stage != FIRST and self.victim == "worker" and self.point in DRIVER_POINTS:
+            raise UsageError(
+                f"At the driver's point {self.point} the worker that dies may be of either stage: "
+                f"leave out @{self.stage}."
+            )
+
 
 def parse_fault(text: str) -> RunFault:
     """Reads victim@point, or victim@migrating for the middle of an epoch, and @second for that of a second stage.

@@ -169,6 +169,20 @@ def outstanding(
     return "" if not calm or _calm(migrations, epochs, warm_us) else "steady state was not back"
 
 
+def passed_over(events: Sequence[Line], epochs: Sequence[Line]) -> str:
+    """Returns which migration of a query no record has come behind, or has not ended, as the end of a sentence.
+
+    That is asked of a second stage, which may have few keys and records: a record of a moved bin may never come.
+    """
+    for migration in migrations_of(events, epochs):
+        name = migration.label or repr(migration.id)
+        if migration.end_us is None:
+            return f"its migration {name} had not ended"
+        if not any(line["records"] for line in epochs if line["epoch"] > migration.epochs[-1]):
+            return f"no record had come behind its migration {name}"
+    return ""
+
+
 def _crossed(migration: Migration, events: Sequence[Line], epochs: Sequence[Line], bins: int) -> bool:
     what = moved(migration, events, epochs)
     if not what.bins:

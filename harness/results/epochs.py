@@ -95,7 +95,7 @@ def export(folder: Path) -> list[Path]:
     Raises:
         UsageError: the folder has no run with an epoch log.
     """
-    logs = sorted(folder.glob("**/epochs.jsonl"))
+    logs = sorted(log for log in folder.glob("**/epochs.jsonl") if log.with_name("run.json").exists())
     if not logs:
         raise UsageError(f"{folder} is no result folder: it has no run with an epoch log.")
     out = []

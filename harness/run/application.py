@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
-from harness.experiment.description import Experiment, Run
+from harness.experiment.description import Run
 from harness.lab.bringup import KEEP_LOGS, open_session, stop_session
 from harness.lab.hosts.cluster import cluster
 from harness.lab.ports import LOOPBACK
@@ -227,7 +227,7 @@ def _threads(run: Run, *, native: bool) -> int:
     """Returns the tasks that run at once; in real time all of a query do, and two are left for other jobs."""
     partitions, two_stages = run.experiment.input_partitions, second_of(run) is not None
     if not run.real_time:
-        return run.experiment.most_workers * (2 if two_stages else 1)
+        return _workers(run)
     if native:  # one partition of state more after a command that keeps the number of workers
         return real_time_threads(partitions + PRELOAD_PARTITIONS, run.experiment.most_workers + 1)
     slots = max(run.slots, run.experiment.most_workers)  # it restarts with more slots
@@ -270,13 +270,16 @@ def placed(run: Run, folder: Path) -> Iterator[Place]:
         addresses = standalone_addresses(master) if master else []
         yield Place(master, address_towards(addresses[0][0]) if addresses else LOOPBACK, state_dir(run, folder))
         return
-    with cluster(
-        experiment.cluster, folder=folder / "cluster", cores=_cores_of(experiment), netem=experiment.netem
-    ) as hosts:
+    with cluster(experiment.cluster, folder=folder / "cluster", cores=_cores_of(run), netem=experiment.netem) as hosts:
         yield Place(hosts.master, hosts.driver, hosts.state_dir)
 
 
-def _cores_of(experiment: Experiment) -> int:
+def _workers(run: Run) -> int:
+    """Returns the most workers that there are at once, of both stages where there are two."""
+    return run.experiment.most_workers * (1 if second_of(run) is None else 2)
+
+
+def _cores_of(run: Run) -> int:
     """Returns the tasks that each host must run at once so that all workers have a place."""
-    assert experiment.cluster is not None, "only a cluster has hosts"
-    return -(-experiment.most_workers // experiment.cluster)
+    assert run.experiment.cluster is not None, "only a cluster has hosts"
+    return -(-_workers(run) // run.experiment.cluster)

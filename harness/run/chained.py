@@ -4,9 +4,10 @@ The first stage's epochs, events and latencies are the run's, as the input is wh
 are in a folder of its own in the run's.
 """
 
-import re
+import uuid
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from harness.experiment.description import Run
 from harness.experiment.schedules import FIRST, SECOND, STAGES
+from harness.files import write_text
 from harness.run.recorder import Recorder
 from impls import catalog
 from impls.api import stream
@@ -36,12 +38,15 @@ def second_of(run: Run) -> type[SecondStage] | None:
 class ChainedQuery:
     """Offers what the harness needs of a StreamHandle; `with` stops both stages.
 
-    A command is one to both of them at the same time.
+    A command is one to both of them at the same time. Where a run ended between the two, the second stage gets its own
+    when the run goes on.
     """
 
-    def __init__(self, running: Chain):
+    def __init__(self, running: Chain, *, autoscaled: bool = False):
         self._chain = running
         self._first, self._second = (running.stages[name] for name in STAGES)
+        if not (autoscaled or np.array_equal(self._first.goal, self._second.goal)):  # it ended between two commands
+            self._second.rebalance(self._first.goal, label="as the first stage")
 
     def ended(self, timeout_s: float) -> bool:
         """Waits until both stages have ended and returns whether they have."""
@@ -128,10 +133,19 @@ def start_chain(
         Stage(SECOND, partial(stream, key=then.key, operator=then(), **of_second), own.workers, options=logs[SECOND]),
     ]  # fmt: skip
     running = chain(
-        frame, stages, name=re.sub("[^A-Za-z0-9_-]", "-", results.topic)[-80:], bootstrap=results.bootstrap,
+        frame, stages, name=_name(settings["checkpoint"]), bootstrap=results.bootstrap,
         results=results, partitions=own.result_partitions, source={"kafka.fetch.max.wait.ms": "20"}, **settings,
     )  # fmt: skip
-    return ChainedQuery(running)
+    return ChainedQuery(running, autoscaled=own.autoscale is not None)
+
+
+def _name(checkpoint: Path) -> str:
+    """Returns the chain's name, after which its topic is named: another one for a run that begins anew."""
+    path = checkpoint / "chain"
+    if not path.exists():
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        write_text(path, f"rescale-{uuid.uuid4().hex}")
+    return path.read_text(encoding="utf-8")
 
 
 def _inside(uri: str, name: str) -> str:

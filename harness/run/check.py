@@ -9,7 +9,7 @@ import numpy as np
 from generators.clock import now_us
 from harness.experiment.description import Run
 from harness.experiment.schedules import SECOND, plan_for
-from harness.measure.migrations import SURE, outstanding
+from harness.measure.migrations import SURE, outstanding, passed_over
 from harness.oracle.columns import dense_bins, hash_bins
 from harness.oracle.commits import check_commits
 from harness.oracle.native import check_native
@@ -48,12 +48,16 @@ def check(run: Run, folder: Path, bootstrap: str, topics: tuple[str, str], state
     return check_run(checked, log)
 
 
-def unmet(run: Run, load: Mapping[str, Any], query: Application, recorder: Recorder) -> str:
+def unmet(
+    run: Run, load: Mapping[str, Any], query: Application, recorder: Recorder, second: Recorder | None = None
+) -> str:
     """Returns what the load still waits for, as the end of a sentence.
 
     A query that is autoscaled is so no more: the rescales there were are to be crossed by records, and no other begins.
     """
     query.end_autoscaling()
+    if second is not None and (what := passed_over(*second.story())):
+        return f"of the second stage, {what}"
     experiment, (events, epochs) = run.experiment, recorder.story()
     if experiment.autoscale is not None:
         commands = {event["id"] for event in events if event["kind"] == "command"}

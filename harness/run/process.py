@@ -94,7 +94,7 @@ def execute(folder: Path, parent: Parent) -> None:
         ) as query:  # fmt: skip
             stack.callback(query.end)
             roles = {"redis": lambda: server.pid} if server else {}
-            _Course(run, folder, topics[0], broker, query, progress).follow(disturbance, roles, resumed=resumed)
+            _Course(run, folder, topics[0], broker, query, progress, second).follow(disturbance, roles, resumed=resumed)
         progress.say("checking")
         place.tell_clocks(query.spark, recorder.event)
         query.end()
@@ -152,6 +152,7 @@ class _Course:
     broker: Broker
     query: Application
     progress: RunProgress
+    second: Recorder | None
 
     def follow(self, disturbance: Disturbance, roles: dict[str, Callable[[], int | None]], *, resumed: bool) -> None:
         """Sends the load, gives the commands and returns when everything is applied."""
@@ -159,7 +160,7 @@ class _Course:
         self.progress.say("creating state")
         self._wait(lambda: recorder.epochs > 0, "the first epoch", _FIRST_EPOCH_DEADLINE_S)
         load = schedule(self.folder, experiment, self.topic, self._preloaded())
-        waits_for = partial(unmet, self.run, load, self.query, recorder)
+        waits_for = partial(unmet, self.run, load, self.query, recorder, self.second)
         with (
             LoadGenerator(self.folder, self.broker.bootstrap, load, resume=resumed, waits_for=waits_for) as generator,
             MemorySampler(

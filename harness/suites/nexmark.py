@@ -18,6 +18,7 @@ from harness.options.declared import read_given
 from harness.report.terminal import table_lines, terminal, terminal_table
 from harness.suites.bench import Suite, measure_in_turn
 from harness.suites.options import NEXMARK_GROUPS, NEXMARK_Q11_S, NEXMARK_QUICK, NEXMARK_S
+from impls import catalog
 from impls.operators.nexmark import QUERIES
 from plots.metrics import Unit, marks, show
 
@@ -59,27 +60,35 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """Returns the rows as a Markdown table."""
     lines = [
         *table_lines(COLUMNS, map(_texts, rows), "llllr"),
-        *([f"\n{told}"] if (told := against_native(rows)) else []),
+        *(f"\n{told}" for told in (_of_two_stages(rows), against_native(rows)) if told),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _of_two_stages(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Returns a sentence about the rows whose figures are those of a first stage, "" where there are none."""
+    found = [row for row in rows if QUERIES[row["query"]].second and not row["mechanism"].startswith(_OTHERS)]
+    names = ", ".join(dict.fromkeys(row["query"] for row in found))
+    return f"The figures of queries of two stages ({names}) are those of the first one." if names else ""
 
 
 def against_native(rows: Sequence[Mapping[str, Any]]) -> str:
     """Returns a sentence: steady p50 over that of Spark's own query, as a median over the queries that both have."""
     p50 = {(row["query"], row["mechanism"]): row["p50_ms"] for row in rows if row["verdict"] == "valid"}
-    both = [query for query, name in p50 if name == _LIVE and p50.get((query, _NATIVE))]
+    both = [query for query, name in p50 if name == _LIVE and p50.get((query, _NATIVE)) and not QUERIES[query].second]
     ratios = [p50[query, _LIVE] / p50[query, _NATIVE] for query in both if p50[query, _LIVE] is not None]
     if not ratios:
         return ""
     low, middle, high = min(ratios), median(ratios), max(ratios)
     return (
-        f"Steady p50 of {_LIVE} is {middle:.2f} times that of {_NATIVE} (median of {len(ratios)} queries, {low:.2f} to "
-        f"{high:.2f})."
+        f"Steady p50 of {_LIVE} is {middle:.2f} times that of {_NATIVE} (median of {len(ratios)} queries of one stage, "
+        f"{low:.2f} to {high:.2f})."
     )
 
 
 _LIVE = "megaphone-batched"
 _NATIVE = "native-repartition"
+_OTHERS = tuple(catalog.baselines())
 _TABLE = "nexmark.json"
 _PASSED_ON = ["mode", "profile", "rate", "fault", "seed", "bins", "duration", "cluster", "netem", "batch", "slots"]
 
@@ -139,7 +148,7 @@ def run_nexmark(options: Mapping[str, Any]) -> int:
     console = terminal()
     rows = read_rows(folder)
     console.print(table(rows))
-    if told := against_native(rows):
+    for told in filter(None, (_of_two_stages(rows), against_native(rows))):
         console.print(told)
     sys.stdout.write(f"{folder}\n")
     return code

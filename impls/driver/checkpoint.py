@@ -80,8 +80,8 @@ def _checksum(base: Base) -> int:
     return zlib.crc32(json.dumps([base.query, base.epoch, base.controller], separators=(",", ":")).encode())
 
 
-FORMAT = 6
-_RELEASED = 4  # version 0.1.0 and those before it wrote formats up to this one; no release wrote format 5
+FORMAT = 7
+_RELEASED = 4  # version 0.1.0 and those before it wrote formats up to this one; no release wrote one behind it
 BASE_EPOCHS = 500
 BASE_BYTES = 16 << 20  # of journals; with 16,384 bins, all in use, that is 45 epochs
 _OF_OPERATOR = "operator."

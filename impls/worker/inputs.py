@@ -1,10 +1,10 @@
 """Inputs of the operator, and how those of bins whose state is not here wait in queues.
 
-An *input* is what bins get in one commit: the watermark and records. A bin whose state is
-not here yet keeps its inputs in its queue and takes them, oldest first, when the state has come. Within an input timers
-come first. So an input need only be kept for commits in which something arrived: timers that a skipped one would have
-fired are fired by the next, before anything else happens to the bin, and in the same order, for firing
-up to w1 and then up to w2 is firing up to w2. What a bin computes therefore does not depend on when it moved.
+An *input* is what bins get in one commit: the watermark and records. A bin whose state is not here yet keeps its inputs
+in its queue and takes them, oldest first, when the state has come. Within an input timers come first. So an input need
+only be kept for commits in which something arrived: timers that a skipped one would have fired are fired by the next,
+before anything else happens to the bin, and in the same order, for firing up to w1 and then up to w2 is firing up to
+w2. What a bin computes therefore does not depend on when it moved.
 """
 
 import json
@@ -56,11 +56,11 @@ def queued_inputs(parts: Iterable[tuple[int, pa.Table]], bins: int) -> list[Inpu
         numbers.setdefault(number, []).append(Input(none, rest["watermark"], table, clock))
     inputs = []
     for _, group in sorted(numbers.items()):
-        records = [part.records for part in group if part.records is not None]
+        records = [part.records for part in group if part.records is not None and len(part.records)]
         mask = np.zeros(bins, bool)
         for table in records:
             mask[table.column("bin").to_numpy()] = True
-        inputs.append(Input(mask, group[0].watermark, concat(records), _clock(group)))
+        inputs.append(Input(mask, group[0].watermark, concat(records) if records else None, _clock(group)))
     return inputs
 
 

@@ -27,7 +27,7 @@ class WorkerState:
         since: the number of the first commit of that batch; what was queued from then on comes again with the batch.
         begun: the last epoch whose drops are done.
         first: the number of the epoch's first commit; before: that of the epoch before. -1 for a worker that begins.
-        report: of the epoch under way, what must not be lost: pulls, and all of operators with event time; "" for none.
+        report: of the epoch under way, what must not be lost: pulls and event times; "" for none.
             It is an item of its own, and is in the records of those commits alone that add to it.
         records, results: how many of each the epoch has had so far; the next result has the index `results`.
         times, ahead: [partition, highest event time] of the batch's records that count in the report of the epoch under

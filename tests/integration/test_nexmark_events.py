@@ -44,7 +44,7 @@ def test_another_operator_has_no_projection(spark):
 
 
 @pytest.mark.capability("q5")
-@pytest.mark.parametrize("name", ["q4", "q5"])
+@pytest.mark.parametrize("name", ["q5", "q16"])
 def test_a_query_of_two_stages_answers_across_a_rescale_of_each(
     spark, kafka, topic_factory, tmp_path, results_of, events, name
 ):

@@ -48,13 +48,28 @@ def test_a_doubt_makes_nothing_valid_and_hides_nothing(verdict, whole):
     assert doubted(verdict, []) == verdict
 
 
-def test_a_second_stage_that_has_not_migrated_makes_a_run_unknown():
-    right, moved = {"verdict": "valid", "reasons": []}, frozenset({"a"})
-    assert doubts_of_second(right, Facts(10, moved, moved, 1)) == right
-    for facts in (Facts(10, moved, frozenset(), 1), Facts(10, expected=1), Facts(10, moved, frozenset({"b"}))):
-        assert doubts_of_second(right, facts) == {
-            "verdict": "unknown", "reasons": ["The second stage completed 0 of 1 migrations."]
-        }  # fmt: skip
+def second_stage(*, ends=True, behind=1):
+    """Events and epochs of a second stage that migrates in epoch 2."""
+    kinds = [("command", {}), ("migration_begin", {"epoch": 2}), *([("migration_end", {"epoch": 2})] if ends else [])]
+    events = [{"kind": kind, "id": "a", "label": "there", "at_us": 2, **more} for kind, more in kinds]
+    records = {1: 5, 2: 5, 3: behind}
+    return events, [{"epoch": n, "begin_us": n, "end_us": n, "records": found} for n, found in records.items()]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "words"),
+    [
+        (second_stage(), 1, ""),
+        (([], []), 0, ""),
+        (([], []), 1, "Only 0 of 1 migrations were commanded of the second stage."),
+        (second_stage(ends=False), 1, "Of the second stage, its migration there had not ended."),
+        (second_stage(behind=0), 1, "Of the second stage, no record had come behind its migration there."),
+    ],
+)
+def test_a_second_stage_that_has_not_migrated_under_records_makes_a_run_unknown(given, expected, words):
+    right = {"verdict": "valid", "reasons": []}
+    found = doubts_of_second(right, *given, expected)
+    assert found == ({"verdict": "unknown", "reasons": [words]} if words else right)
 
 
 def test_an_undecided_bin_makes_a_run_unknown_and_a_finding_invalid():

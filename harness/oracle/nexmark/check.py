@@ -211,7 +211,7 @@ def check(
         db.register("bins", _bins(db, bin_of))
         db.execute(NUMBERED)
         _compare(db, query, definition, rules)
-        db.execute(_FINDINGS, {"keyed": definition.keyed and not rules.repeats})
+        db.execute(_FINDINGS, {"keyed": not rules.repeats})
         sent, raw = len(events), len(results)
         found = Differences.of(db, "sum(n)", _EXAMPLE, _ORDERS, records=sent, raw=raw, applied="read")
         again = int(db.execute(_AGAIN).fetchone()[0])  # beside those that a number tells

@@ -27,7 +27,6 @@ class Definition:
         reads: what it reads; the watermark goes by these events alone.
         fields: names and SQL types of a result.
         sql: gives the results, in the order of `fields`.
-        keyed: whether results come from the bin of their key; those of windows over all bins come from the window's.
         of_found: where results cannot be foretold, SQL that makes what can be of them, from the table `raw_found` of
             results (fields as text, their number n, epoch); its columns are those of `sql`, as text, and n and epoch.
         compared: the fields of that, all by default.
@@ -38,7 +37,6 @@ class Definition:
     reads: tuple[Read, ...]
     fields: dict[str, str]
     sql: str
-    keyed: bool = True
     of_found: str = ""
     compared: tuple[str, ...] = ()
     completed: str = ""
@@ -103,7 +101,6 @@ DEFINITIONS: dict[str, Definition] = {
                                           "dateTime" - "dateTime" % {5 * _S} - {5 * _S}]) AS start FROM bid)
             WHERE start + {10 * _S} <= $watermark GROUP BY start, auction)
         SELECT start, auction, bids FROM counted QUALIFY bids = max(bids) OVER (PARTITION BY start)""",
-        keyed=False,
         completed=f"""
         SELECT start, max(reached) AS scheduled_us
         FROM (SELECT w.start, r."partition", min(r.scheduled_us) AS reached
@@ -123,7 +120,6 @@ DEFINITIONS: dict[str, Definition] = {
         f"""
         SELECT "dateTime" - "dateTime" % {10 * _S} AS start, auction, bidder, price, "dateTime" FROM bid
         WHERE start + {10 * _S} <= $watermark QUALIFY price = max(price) OVER (PARTITION BY start)""",
-        keyed=False,
     ),
     "q8": Definition(
         (Read("person", "id"), Read("auction", "seller")),
@@ -188,14 +184,12 @@ DEFINITIONS: dict[str, Definition] = {
     ),
     "q15": Definition(
         _BIDS, {"start": _BIGINT, **_STATISTICS}, f"SELECT start, {_NUMBERS} FROM {_IN_WINDOW} GROUP BY start",
-        keyed=False,
     ),
     "q16": Definition(
         _BIDS, {"start": _BIGINT, "channel": _TEXT, "minute": _TEXT, **_STATISTICS},
         f"""
         SELECT start, channel, strftime(make_timestamp(max("dateTime") * 1000), '%H:%M'), {_NUMBERS}
         FROM {_IN_WINDOW} GROUP BY start, channel""",
-        keyed=False,
     ),
     "q17": Definition(
         _BIDS,

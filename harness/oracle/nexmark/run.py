@@ -1,6 +1,6 @@
 """Checks one NEXMark run into `oracle.json`; of one in Spark's own API it also finds the latencies."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,8 @@ import duckdb
 import numpy as np
 
 from harness.files import read_json, read_lines
-from harness.measure.cells import encode_cells
+from harness.measure.cells import encode_cells, read_epochs
+from harness.measure.migrations import Line, passed_over
 from harness.oracle.commits import moved_at
 from harness.oracle.native import lines_of, restarts, write_cells
 from harness.oracle.nexmark.check import (
@@ -24,8 +25,8 @@ from harness.oracle.nexmark.check import (
 )
 from harness.oracle.nexmark.queries import DEFINITIONS
 from harness.oracle.read import read_ranges
-from harness.oracle.run import CheckedRun, Stopwatch, read_facts, read_moves
-from harness.oracle.verdict import Facts, doubted, judge
+from harness.oracle.run import CheckedRun, Stopwatch, read_moves
+from harness.oracle.verdict import doubted, judge
 from impls.mechanisms.native_spark.nexmark_closing import DELAY_MS
 from impls.worker.cells import make_cells
 
@@ -79,18 +80,29 @@ def check_nexmark(
         if native:
             return answer
         stages = [folder] if second is None else [folder, second]
-        late = sum(int(line.get("late", 0)) for stage in stages for line in read_lines(stage / "epochs.jsonl"))
+        late = sum(int(line.get("late", 0)) for stage in stages for line in read_epochs(stage / "epochs.jsonl"))
         if second is not None:
-            answer |= doubts_of_second(answer, read_facts(second, expected=run.expected_migrations))
+            story = read_lines(second / "events.jsonl"), read_epochs(second / "epochs.jsonl")
+            answer |= doubts_of_second(answer, *story, run.expected_migrations)
         return {**answer, "late": late, "seconds": watch.seconds()}
 
     return run.answer(ask)
 
 
-def doubts_of_second(answer: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
-    """Returns verdict and reasons of an answer, with those of a second stage that has not migrated as it was to."""
-    done, wanted = len(facts.completed & facts.commanded), max(facts.expected, len(facts.commanded))
-    told = [f"The second stage completed {done} of {wanted} migrations."] if done < wanted else []
+def doubts_of_second(
+    answer: Mapping[str, Any], events: Sequence[Line], epochs: Sequence[Line], expected: int
+) -> dict[str, Any]:
+    """Returns verdict and reasons of an answer, with those of a second stage that has not migrated as it was to.
+
+    Args:
+        answer: of the results.
+        events: of the second stage.
+        epochs: of it.
+        expected: migrations that it was to have at least.
+    """
+    commanded = len({event["id"] for event in events if event["kind"] == "command"})
+    told = [f"Only {commanded} of {expected} migrations were commanded of the second stage."] * (commanded < expected)
+    told += [f"Of the second stage, {what}."] if (what := passed_over(events, epochs)) else []
     return {"verdict": doubted(answer["verdict"], told), "reasons": [*answer["reasons"], *told]}
 
 

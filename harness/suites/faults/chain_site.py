@@ -23,7 +23,7 @@ _STILL_S = 5.0
 class ChainSite(Site):
     """See Site; `checkpoint`, `state`, `migrations` and epochs are those of the stage that the fault is for.
 
-    Who comes to a point is of that stage, too.
+    Who comes to a point is of that stage, too; a worker that dies at a point of the driver may be of either.
     """
 
     module = "harness.suites.faults.chain_query"

@@ -55,6 +55,7 @@ def test_a_run_is_read_as_it_was_written(tmp_path):
         ({"fault": "worker@midnight"}, "A fault is VICTIM@POINT"),
         ({"fault": "worker@migrating@third"}, "A fault is VICTIM@POINT"),
         ({"fault": "worker@migrating@second"}, "The query has one stage"),
+        ({"fault": "worker@after-plan@second", "workload": "nexmark", "query": "q5"}, "may be of either stage"),
         ({"fault": "worker@migrating", "migration": "none"}, "needs a migration"),
         ({"fault": "broker@migrating", "bootstrap": "localhost:1"}, "this program's own"),
         ({"fault": "worker@during-recovery"}, "lost environment"),
