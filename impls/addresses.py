@@ -39,3 +39,13 @@ def shown(url: str) -> str:
     query = f"?{'&'.join(kept)}" if any(kept) else ""
     path = f"{parts['host']}{parts['port'] or ''}{parts['path'] or ''}"
     return f"{parts['scheme']}://{login}{path}{query}{parts['rest'] or ''}"
+
+
+def below(place: str, name: str) -> str:
+    """Returns the address, or path, of a folder in another one.
+
+    >>> below("s3://bucket/a/?region=eu", "b"), below("/a", "b")
+    ('s3://bucket/a/b?region=eu', '/a/b')
+    """
+    path, mark, query = place.partition("?")
+    return f"{path.rstrip('/')}/{name}{mark}{query}"

@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame
 
+from impls.addresses import below
 from impls.brokers import quiet, security_of
 from impls.closing import close_all, end_all
 from impls.driver.arrivals import asking, ends_to_read
@@ -144,7 +145,8 @@ def chain(
         partitions: of the topics that are made.
         producer: librdkafka's settings for them, such as those of SASL and TLS.
         source: options of Spark's Kafka source for them (kafka.*).
-        options: what all stages are given besides: mode, real_time, mechanism, durability, ...
+        options: what all stages are given besides: mode, real_time, mechanism, durability, ...; of log_dir each has a
+            folder in it.
 
     Raises:
         UsageError: as `impls.stream`; a name that cannot be used, or that two have; an input that is not there; a stage
@@ -168,7 +170,7 @@ def chain(
     try:
         for stage in stages:
             where = {"state_dir": Path(state_dir) / stage.name, "checkpoint": Path(checkpoint) / stage.name}
-            given = {**options, **stage.options, **where, "workers": stage.workers}
+            given = {**options, **_log_of(stage, options), **stage.options, **where, "workers": stage.workers}
             prepare = _following(started, between, inputs[stage.name])
             frame = stage.select(*map(read, inputs[stage.name]))
             out_to = between.get(stage.name, results)
@@ -177,6 +179,11 @@ def chain(
         end_all([handle.stop for handle in started.values()], "chain")
         raise
     return Chain(started)
+
+
+def _log_of(stage: Stage, options: Mapping[str, Any]) -> dict[str, str]:
+    place = options.get("log_dir")
+    return {} if place is None else {"log_dir": below(str(place), stage.name)}
 
 
 def _following(

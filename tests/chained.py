@@ -59,6 +59,7 @@ class Chained:
             ],
             name=self.name, bootstrap=self.kafka, results=impls.Output(self.kafka, self.topics[1], PARTITIONS),
             state_dir=self.folder / "state", checkpoint=self.folder / "checkpoint", partitions=PARTITIONS, bins=BINS,
+            log_dir=str(self.folder / "log"),
             mode=self.mode, real_time=impls.RealTime(SLOTS),
             py_files=[Path(__file__).with_name("linked_operators.py")],
         )  # fmt: skip

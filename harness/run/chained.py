@@ -124,14 +124,11 @@ def start_chain(
     """
     then = second_of(run)
     assert then is not None, "the query has two stages"
-    own, log = run.experiment, settings.get("log_dir")
-    of_second: dict[str, Any] = {"on_epoch": second.on_epoch, "on_event": second.event}
-    logs = {name: {} if log is None else {"log_dir": _inside(log, name)} for name in STAGES}
+    own, of_second = run.experiment, {"on_epoch": second.on_epoch, "on_event": second.event}
     stages = [
-        Stage(FIRST, partial(stream, key=KEY, time=TIME, operator=operator, **on), own.workers, then.schema(),
-              options=logs[FIRST]),
-        Stage(SECOND, partial(stream, key=then.key, operator=then(), **of_second), own.workers, options=logs[SECOND]),
-    ]  # fmt: skip
+        Stage(FIRST, partial(stream, key=KEY, time=TIME, operator=operator, **on), own.workers, then.schema()),
+        Stage(SECOND, partial(stream, key=then.key, operator=then(), **dict[str, Any](of_second)), own.workers),
+    ]
     running = chain(
         frame, stages, name=_name(settings["checkpoint"]), bootstrap=results.bootstrap,
         results=results, partitions=own.result_partitions, source={"kafka.fetch.max.wait.ms": "20"}, **settings,
@@ -146,8 +143,3 @@ def _name(checkpoint: Path) -> str:
         checkpoint.mkdir(parents=True, exist_ok=True)
         write_text(path, f"rescale-{uuid.uuid4().hex}")
     return path.read_text(encoding="utf-8")
-
-
-def _inside(uri: str, name: str) -> str:
-    path, mark, query = uri.partition("?")
-    return f"{path.rstrip('/')}/{name}{mark}{query}"

@@ -18,6 +18,7 @@ from harness.lab.topics import create_topics
 from harness.run.chained import ChainedQuery, second_of, start_chain
 from harness.run.recorder import Recorder
 from impls import catalog
+from impls.addresses import below
 from impls.api import RealTime, stream
 from impls.driver.epochs import EpochRecord
 from impls.driver.handle import StreamHandle
@@ -211,8 +212,7 @@ def log_dir(run: Run, folder: Path) -> str | None:
     """Returns the folder or URI of the run's changelog below --log-dir; None for its checkpoint's."""
     if run.experiment.log_dir is None:
         return None
-    path, mark, query = run.experiment.log_dir.partition("?")
-    return f"{path.rstrip('/')}/{_named(folder)}{mark}{query}"
+    return below(run.experiment.log_dir, _named(folder))
 
 
 def _named(folder: Path) -> str:
