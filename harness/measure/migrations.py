@@ -178,7 +178,8 @@ def passed_over(events: Sequence[Line], epochs: Sequence[Line]) -> str:
         name = migration.label or repr(migration.id)
         if migration.end_us is None:
             return f"its migration {name} had not ended"
-        if not any(line["records"] for line in epochs if line["epoch"] > migration.epochs[-1]):
+        last = max(migration.epochs, default=-1)
+        if not any(line["records"] for line in epochs if line["epoch"] > last):
             return f"no record had come behind its migration {name}"
     return ""
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from impls.store.checked import check_absent
 from impls.store.entries import open_value
-from impls.store.offsets import Place
+from impls.store.offsets import Place, place_of
 from impls.store.records import NUMBER, PRODUCER
 from impls.store.state import BinState
 from impls.store.tables import OFFSETS, bin_key
@@ -99,8 +99,7 @@ class Numbers:
                 check_absent(self._txn, [name])
                 self._last[pair] = None
             else:
-                value = open_value(name, bytes(stored))
-                self._last[pair] = int.from_bytes(value[:8], "big"), int.from_bytes(value[8:], "big")
+                self._last[pair] = place_of(open_value(name, bytes(stored)))
         return self._last[pair]
 
     @property

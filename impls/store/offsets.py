@@ -99,7 +99,7 @@ class Offsets:
         if len(name) != _NAME_BYTES or bin_ >= len(self._offset):
             raise CorruptStateError("The name of an applied offset is damaged.")
         (column,) = self._places(np.array([int.from_bytes(name[3:], "big", signed=True)]))
-        self._offset[bin_, column], self._row[bin_, column] = _place_of(open_value(name, stored))
+        self._offset[bin_, column], self._row[bin_, column] = place_of(open_value(name, stored))
 
     def _places(self, partitions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Returns the columns of input partitions; those that are new get one."""
@@ -190,7 +190,8 @@ class _Rows:
         self.target.hold(self)
 
 
-def _place_of(value: bytes) -> Place:
+def place_of(value: bytes) -> Place:
+    """Returns what is stored of a place."""
     return int.from_bytes(value[:8], "big"), int.from_bytes(value[8:], "big")
 
 

@@ -64,6 +64,7 @@ def second_stage(*, ends=True, behind=1):
         (([], []), 1, "Only 0 of 1 migrations were commanded of the second stage."),
         (second_stage(ends=False), 1, "Of the second stage, its migration there had not ended."),
         (second_stage(behind=0), 1, "Of the second stage, no record had come behind its migration there."),
+        ((second_stage()[0], []), 1, "Of the second stage, no record had come behind its migration there."),
     ],
 )
 def test_a_second_stage_that_has_not_migrated_under_records_makes_a_run_unknown(given, expected, words):

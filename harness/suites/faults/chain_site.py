@@ -52,9 +52,9 @@ class ChainSite(Site):
         self._commanded[self.stage] = self.migrations
         self._turn_to(STAGES[1 - STAGES.index(self.stage)])
 
-    def applied_by_first(self) -> int:
-        """Returns the records that the first stage has applied since the beginning."""
-        return sum(line["records"] for line in self._lines[STAGES[0]].read())
+    def applied_by(self, stage: str) -> int:
+        """Returns the records that a stage has applied since the beginning."""
+        return sum(line["records"] for line in self._lines[stage].read())
 
     def settled(self) -> bool:
         """Returns whether both stages answer and every command given has reached its goal."""
@@ -68,7 +68,7 @@ class ChainSite(Site):
         seen: list[Any] = [[], 0.0]
 
         def drained() -> bool:
-            applied = [sum(line["records"] for line in self._lines[stage].read()) for stage in STAGES]
+            applied = [self.applied_by(stage) for stage in STAGES]
             if applied != seen[0]:
                 seen[:] = [applied, time.monotonic()]
             still = time.monotonic() - seen[1] >= _STILL_S

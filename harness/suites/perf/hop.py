@@ -40,8 +40,8 @@ class _Site(ChainSite):
 
     def pass_time(self, seconds: float) -> None:
         """Returns when records of so many seconds more are applied by the first stage."""
-        goal = self.applied_by_first() + round(self.rate * seconds)
-        self.await_true(lambda: self.applied_by_first() >= goal, f"{goal} records to be applied", _DEADLINE_S)
+        goal = self.applied_by(STAGES[0]) + round(self.rate * seconds)
+        self.await_true(lambda: self.applied_by(STAGES[0]) >= goal, f"{goal} records to be applied", _DEADLINE_S)
 
 
 def _run(folder: Path, rate: int, steady_s: float) -> None:

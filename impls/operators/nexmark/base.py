@@ -14,7 +14,17 @@ BID = 2
 SECOND = 1_000  # event time is in milliseconds, as Beam's
 
 
-class SecondStage(KeyedProcess):
+class _Answering:
+    """Sends results that are JSON objects of the names in `fields`."""
+
+    fields: ClassVar[tuple[str, ...]]
+
+    def result(self, *values: Any) -> dict[str, Any]:
+        """Returns a result, given its values in the order of `fields`."""
+        return dict(zip(self.fields, values, strict=True))
+
+
+class SecondStage(_Answering, KeyedProcess):
     """The second stage of a query, keyed otherwise than the first one, whose results it reads; see `impls.chain`.
 
     A result of the first stage has the event time `at`, ms. One of a window has the window's last millisecond, as
@@ -30,16 +40,11 @@ class SecondStage(KeyedProcess):
     event_time = EventTime("at")
     types: ClassVar[dict[str, str]] = {}
     key: ClassVar[str]
-    fields: ClassVar[tuple[str, ...]]
 
     @classmethod
     def schema(cls) -> str:
         """Returns the columns as DDL, for `impls.results_of`."""
         return ", ".join(f"`{name}` {cls.types.get(name, 'bigint')}" for name in cls.columns)
-
-    def result(self, *values: Any) -> dict[str, Any]:
-        """Returns a result, given its values in the order of `fields`."""
-        return dict(zip(self.fields, values, strict=True))
 
 
 class NexmarkQuery:
@@ -69,7 +74,7 @@ class NexmarkQuery:
         return not {"channel", "url"}.isdisjoint(cls.columns)
 
 
-class TimedQuery(NexmarkQuery, TimedOperator):
+class TimedQuery(_Answering, NexmarkQuery, TimedOperator):
     """A query on event time; late records are dropped and counted, unless it says otherwise.
 
     Args of the constructor:
@@ -79,10 +84,6 @@ class TimedQuery(NexmarkQuery, TimedOperator):
 
     def __init__(self, partitions: int = 0, disorder: int = 0):
         self.event_time = EventTime("dateTime", disorder, partitions)
-
-    def result(self, *values: Any) -> dict[str, Any]:
-        """Returns a result, given its values in the order of `fields`."""
-        return dict(zip(self.fields, values, strict=True))
 
     def passed_on(self, *values: Any) -> dict[str, Any]:
         """Returns a result for the second stage, given its values in the order of that one's columns."""

@@ -140,13 +140,9 @@ class Q19(PerWindow):
             context.emit(self.result(start, id_of(context.key), bidder, -price, time, rank))
 
 
-_NUMBERS = tuple(
-    f"{rank}_{what}" for what in ("bids", "bidders", "auctions") for rank in ("total", "rank1", "rank2", "rank3")
-)
-_MINUTE_MS = 60_000
-
-
 _RANKED = ("rank1", "rank2", "rank3")
+_NUMBERS = tuple(f"{rank}_{what}" for what in ("bids", "bidders", "auctions") for rank in ("total", *_RANKED))
+_MINUTE_MS = 60_000
 
 
 class _Numbers(SecondStage):

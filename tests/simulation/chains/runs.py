@@ -1,12 +1,11 @@
 """A chain from its first epoch to its last, with everything that goes wrong in it."""
 
-import shutil
-import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 
 from chaos.checks import check_journals
+from chaos.folders import folder_of_its_own
 from chaos.outcome import Outcome
 from chaos.violation import Violation, require
 from realtime.commits import Commits
@@ -19,17 +18,11 @@ from chains.parameters import ChainParameters
 from chains.query import Chain
 from impls.store.environment import Store
 
-_SHARED_MEMORY = Path("/dev/shm")
-
 
 def simulate(p: ChainParameters) -> Outcome:
     """Runs a chain in a folder of its own, in memory where the system has such a file system."""
-    where = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
-    folder = Path(tempfile.mkdtemp(prefix="simulated-", dir=where))
-    try:
+    with folder_of_its_own() as folder:
         return _run(p, folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run(p: ChainParameters, folder: Path) -> Outcome:

@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import shutil
-import tempfile
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -16,6 +14,7 @@ from chaos.checks import check_homes, check_journals, check_recoveries, check_se
 from chaos.cluster import Cluster, JobFailed
 from chaos.driver import SimulatedDriver, Topic
 from chaos.fibers import Killed
+from chaos.folders import folder_of_its_own
 from chaos.host_parameters import goal_on
 from chaos.oracle import Oracle
 from chaos.outcome import Outcome
@@ -29,19 +28,16 @@ from impls.driver.driver import StopNeeded
 from impls.durability.restore import RestoreSource
 from impls.store.environment import Store
 
-_SHARED_MEMORY = Path("/dev/shm")
 _STARTS_MAX = 8
 
 
 def simulate(parameters: Parameters) -> Outcome:
     """Runs a query in a folder of its own, in memory where the system has such a file system."""
-    where = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
-    folder = Path(tempfile.mkdtemp(prefix="simulated-", dir=where))
-    try:
-        return Query(parameters, folder).run()
-    finally:
-        RESULTS.pop(str(folder / "state"), None)
-        shutil.rmtree(folder, ignore_errors=True)
+    with folder_of_its_own() as folder:
+        try:
+            return Query(parameters, folder).run()
+        finally:
+            RESULTS.pop(str(folder / "state"), None)
 
 
 class Query:

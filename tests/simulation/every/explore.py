@@ -1,12 +1,11 @@
 """The search: runs of a small world, each from a beginning that no run before had, those with few deviations first."""
 
-import shutil
-import tempfile
 import time
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from chaos.folders import folder_of_its_own
 from chaos.violation import Violation, require
 from realtime.commits import Commits
 from realtime.oracle import Oracle
@@ -17,7 +16,6 @@ from every.small import Small
 from every.world import World
 from impls.store.environment import Store
 
-_SHARED_MEMORY = Path("/dev/shm")
 _QUIET = 2  # epochs at the end in which nothing happens: the first reports what was before it
 _REST = 40  # epochs behind those that are tried in which everything must come to its end
 
@@ -35,12 +33,8 @@ class Ran:
 
 def run(small: Small, choices: Choices) -> Ran:
     """Runs a world from its beginning to its end, or to a state from which another run has gone on."""
-    where = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
-    folder = Path(tempfile.mkdtemp(prefix="every-", dir=where))
-    try:
+    with folder_of_its_own() as folder:
         return _run(small, choices, folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run(small: Small, choices: Choices, folder: Path) -> Ran:

@@ -1,10 +1,9 @@
 """A seed from its first epoch to its last, with everything that goes wrong in it."""
 
-import shutil
-import tempfile
 from pathlib import Path
 
 from chaos.checks import check_journals
+from chaos.folders import folder_of_its_own
 from chaos.outcome import Outcome
 from chaos.violation import Violation, require
 
@@ -17,18 +16,13 @@ from realtime.query import Query
 from realtime.troubles import Troubles
 from realtime.workload import Workload
 
-_SHARED_MEMORY = Path("/dev/shm")
 _AFTER = 4  # epochs behind the last record, in which what event time holds back comes to its end
 
 
 def simulate(p: Parameters) -> Outcome:
     """Runs a query in a folder of its own, in memory where the system has such a file system."""
-    where = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
-    folder = Path(tempfile.mkdtemp(prefix="simulated-", dir=where))
-    try:
+    with folder_of_its_own() as folder:
         return _run(p, folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run(p: Parameters, folder: Path) -> Outcome:
