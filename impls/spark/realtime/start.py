@@ -3,21 +3,23 @@
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
+from impls.closing import close_all, end_all
 from impls.driver.driver import Driver
 from impls.driver.handle import RunQuery
 from impls.errors import UsageError
 from impls.protocol.controller import Controller
 from impls.protocol.eventtime import EventClock
 from impls.protocol.order import Executor
-from impls.protocol.session import Hello
 from impls.realtime.executor import RealTimeExecutor
 from impls.realtime.link import Switchboard
 from impls.spark.identity import Identified, clock_in, streaming_sources
 from impls.spark.master import is_local, threads_of
+from impls.spark.realtime.room import Room
 from impls.spark.realtime.runner import RealTimeQuery, routers_counted, runner_of
 from impls.spark.realtime.settings import real_time_settings
 
@@ -82,17 +84,20 @@ def run_real_time(
         making: makes the driver of an executor.
         slots: most workers while the query runs; a checkpoint that goes on may need more, and gets them.
     """
-    room = Room(threads_of(spark.sparkContext.master), slots, routers_counted(spark))
+    context = spark.sparkContext
+    room = Room(str(context.applicationId), threads_of(context.master), slots, routers_counted(spark))
     switchboard = Switchboard(room.counted)
     try:
         executor = RealTimeExecutor(switchboard)
         driver = making(executor)
         driver.check_workers = room.check
         controller = driver.controller
+        most = max(slots, 1 + int(controller.routing.max()), 1 + int(controller.location.max()))
+        room.take(most)
         run = runner_of(
             query(switchboard),
             executor,
-            slots=max(slots, 1 + int(controller.routing.max()), 1 + int(controller.location.max())),
+            slots=most,
             next_epoch=lambda: driver.last_epoch + 1,
             busy=Haste(
                 controller,
@@ -101,39 +106,9 @@ def run_real_time(
             ).begins,
         )
     except BaseException:
-        switchboard.close()
+        end_all((switchboard.close, room.close), "query in real time")
         raise
-    return run, driver, switchboard.close
-
-
-class Room:
-    """How many workers a session can run at once, beside a router for each input partition.
-
-    Args:
-        threads: of the session, None where that is not known.
-        slots: workers that run at least.
-        counted: adds to a router's Hello how many routers there are.
-    """
-
-    def __init__(self, threads: int | None, slots: int, counted: Callable[[Hello], Hello]):
-        self._threads, self._slots, self._counted = threads, slots, counted
-        self._routers = 1  # as long as none has come
-
-    def counted(self, hello: Hello) -> Hello:
-        """Takes in a router's Hello, and returns it with the number of routers."""
-        found = self._counted(hello)
-        if found.role == "router":
-            self._routers = found.of
-        return found
-
-    def check(self, workers: int) -> None:
-        """Raises UsageError for more workers than can run: their tasks would wait for each other."""
-        if self._threads is None or workers <= max(self._slots, self._threads - self._routers):
-            return
-        raise UsageError(
-            f"A session with {self._threads} threads cannot run {workers} workers beside {self._routers} input "
-            "partitions: start the query in one with threads=real_time_threads(partitions, slots)."
-        )
+    return run, driver, partial(close_all, (switchboard.close, room.close), "query in real time")
 
 
 _OLDEST = (4, 3)
