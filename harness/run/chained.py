@@ -21,6 +21,7 @@ from harness.run.recorder import Recorder
 from impls import catalog
 from impls.api import stream
 from impls.chains import Chain, chain
+from impls.closing import close_all, ended_on_error
 from impls.operators import Operator
 from impls.operators.nexmark import QUERIES, SecondStage
 from impls.spark.columns import KEY, TIME
@@ -77,9 +78,14 @@ class ChainedQuery:
         return commands[0]
 
     def autoscale(self, policy: str | None, **how: Any) -> None:
-        """Lets a policy rescale each stage, see `StreamHandle.autoscale`."""
-        for handle in (self._first, self._second):
-            handle.autoscale(policy, **how)
+        """Lets a policy rescale each stage, or none where one refuses it, see `StreamHandle.autoscale`."""
+        handles = (self._first, self._second)
+        if policy is None:
+            close_all([partial(handle.autoscale, None) for handle in handles], "autoscaling")
+            return
+        for handle in handles:
+            with ended_on_error(partial(self.autoscale, None)):
+                handle.autoscale(policy, **how)
 
     def status(self) -> dict[str, Any]:
         """Returns the first stage's status with what is still to be done in both, and that of each stage (`stages`).
