@@ -101,3 +101,22 @@ class Highest(Deadly, KeyedProcess):
         most, names = context.value()
         context.emit({"end": context.time, "n": most, "names": names})
         context.set_value(None)
+
+
+class Spread(Deadly, KeyedProcess):
+    """Counts by number, in windows twice as long, the results that had it."""
+
+    event_time = EventTime("end")
+    columns = ("end", "n")
+
+    def record(self, record, context):
+        self._may_die()
+        end = -(-context.time // (2 * SIZE)) * 2 * SIZE
+        context.set_value((context.value(str(end)) or 0) + 1, str(end))
+        context.set_timer(end)
+
+    def timer(self, context):
+        end = context.time
+        number = int.from_bytes(context.key, "big")
+        context.emit({"end": end, "n": number, "times": context.value(str(end))})
+        context.set_value(None, str(end))

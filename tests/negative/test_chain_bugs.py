@@ -12,6 +12,7 @@ import planted
 from chains.parameters import StageParameters, draw
 from chains.runs import simulate
 
+from impls.driver import milestones
 from impls.driver.milestones import Milestones
 from impls.protocol.eventtime import EventClock
 from impls.store.numbers import Numbers
@@ -56,6 +57,10 @@ def the_oldest_milestone_given_up(patch):
     patch.setattr(Milestones, "add", add)
 
 
+def a_watermark_of_the_input_that_is_ahead(patch):
+    patch.setattr(milestones, "min", max, raising=False)
+
+
 def a_watermark_by_the_results_own_times(patch):
     plain = StageParameters.make_controller
 
@@ -74,6 +79,7 @@ BUGS = {
     bins_that_wait_not_reported: {"results"},
     a_milestone_that_is_reached_before_it_is_read: {"results"},
     the_oldest_milestone_given_up: {"results"},
+    a_watermark_of_the_input_that_is_ahead: {"results"},
     a_watermark_by_the_results_own_times: {"results"},
 }
 

@@ -1,4 +1,4 @@
-"""Chains of two queries under faults, simulated: each window has its one right result, whatever happens to either."""
+"""Chains of two and three queries under faults, simulated: each window has its one right result, whatever happens."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from chains.parameters import draw
+from chains.parameters import SHAPES, draw
 from chains.runs import simulate
 from chaos.outcome import assert_one_digest
 
@@ -24,7 +24,8 @@ def test_two_runs_of_a_chain_give_one_digest():
     assert_one_digest(lambda number: simulate(draw(number)), 5)
 
 
-def test_both_queries_move_bins_in_most_chains():
+def test_every_shape_is_drawn_and_all_queries_move_bins_in_most_chains():
     drawn = [draw(seed) for seed in range(60)]
-    assert sum(all(own.commands for own in p.stages) for p in drawn) > 40
-    assert {p.stages[1].partitions for p in drawn} == {1, 2, 3}
+    assert sum(all(own.commands for own in p.stages) for p in drawn) > 35
+    assert {tuple((own.runs, own.inputs) for own in p.stages) for p in drawn} == set(SHAPES.values())
+    assert {p.stages[-1].partitions for p in drawn} == {1, 2, 3, 4, 6}

@@ -1,10 +1,10 @@
-"""What one seed decides of a chain: both queries, and what goes wrong with either."""
+"""What one seed decides of a chain: its queries, which of them reads which, and what goes wrong with any."""
 
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from linked_operators import DISORDER, Counts, Highest
+from linked_operators import DISORDER, Counts, Highest, Spread
 from realtime import parameters as real_time
 
 from impls import catalog
@@ -14,31 +14,45 @@ from impls.placement import initial
 from impls.protocol.controller import Controller
 from impls.protocol.eventtime import EventTime
 
-NAMES = 12  # keys of the first query
+NAMES = 12  # keys of a query that counts
+SHAPES = {
+    "two": (("counts", ()), ("highest", (0,))),
+    "three": (("counts", ()), ("highest", (0,)), ("spread", (1,))),
+    "join": (("counts", ()), ("counts", ()), ("highest", (0, 1))),
+    "diamond": (("counts", ()), ("highest", (0,)), ("spread", (0, 1))),
+}
+"""By name, what each query of a chain runs, and the places of those that it reads."""
+_OPERATORS = {"highest": Highest, "spread": Spread}
 
 
 @dataclass(frozen=True)
 class StageParameters(real_time.Parameters):
-    """Those of one query of a chain: the first counts records by window, the other finds the highest count of each."""
+    """Those of one query of a chain.
 
-    stage: int = 0
+    Attributes:
+        runs: counts (records by window), highest (count of each window) or spread (how often each number came).
+        inputs: the places of the queries that it reads; none for one that reads the chain's input.
+    """
+
+    runs: str = "counts"
+    inputs: tuple[int, ...] = ()
 
     @property
     def timed(self) -> bool:
-        """Both have event time."""
+        """All have event time."""
         return True
 
     def make_operator(self) -> Operator:
         """Returns the stage's operator."""
-        if self.stage:
-            return Highest("")
+        if self.inputs:
+            return _OPERATORS[self.runs]("")
         counts = Counts("")
         counts.event_time = EventTime("at", disorder=DISORDER, partitions=self.partitions)  # type: ignore[misc]
         return counts
 
     def make_controller(self) -> Controller:
         """Returns a controller at the query's begin."""
-        clock = clock_of(self.make_operator(), self.bins, linked=self.stage > 0)
+        clock = clock_of(self.make_operator(), self.bins, linked=bool(self.inputs))
         first = initial(self.bins, self.workers)
         return Controller(first, self.make_mechanism(), clock, drop_entries=real_time.epochs.DROP_ENTRIES)
 
@@ -70,22 +84,22 @@ class ChainParameters:
 
 
 def draw(seed: int, **fixed: Any) -> ChainParameters:
-    """Returns what a seed decides; `fixed` replaces what is drawn for both queries."""
+    """Returns what a seed decides; `fixed` replaces what is drawn for all queries, and `shape` that of the chain."""
     random = Random(seed + 41)
+    shape = SHAPES[fixed.pop("shape", None) or random.choice(("two", "two", "three", "join", "diamond"))]
     plain = {"changes": (), "refused": 0.0, "linked": 0.0, "autoscale": "", "rows": 1, "anew": 0.0, "operator": "hash"}
     shared = {"durability": random.choice(("none", "process")), "epochs": random.randint(10, 16), **plain}
     stages = []
-    for stage in range(2):
-        found = real_time.draw(seed + 100_000 * stage, **{**shared, **fixed})
+    for place, (runs, inputs) in enumerate(shape):
+        own = seed + 100_000 * place
+        found = real_time.draw(own, **{**shared, **fixed})
         if not _moves(found):
             moving = random.choice(("megaphone-batched", "megaphone-fluid", "meces"))
-            found = real_time.draw(seed + 100_000 * stage, **{**shared, "mechanism": moving, **fixed})
-        stages.append(StageParameters(**{**vars(found), "seed": seed, "stage": stage}))
-    first, second = stages
-    return ChainParameters(
-        (replace(first, keys=NAMES), replace(second, linked=1.0, partitions=random.randint(1, 3))),
-        away=random.choice((0.0, 0.0, 0.3)),
-    )
+            found = real_time.draw(own, **{**shared, "mechanism": moving, **fixed})
+        stage = StageParameters(**vars(found), runs=runs, inputs=inputs)
+        reads = {"linked": 1.0, "partitions": random.randint(1, 3) * len(inputs)} if inputs else {"keys": NAMES}
+        stages.append(replace(stage, **reads))
+    return ChainParameters(tuple(stages), away=random.choice((0.0, 0.0, 0.3)))
 
 
 def _moves(found: real_time.Parameters) -> bool:

@@ -1,4 +1,4 @@
-"""The two queries of a chain: both are in one process, so that the drivers die together and start together."""
+"""The queries of a chain: all are in one process, so that the drivers die together and start together."""
 
 from pathlib import Path
 from random import Random
@@ -33,49 +33,63 @@ class StageQuery(Query):
 
 
 class Chain:
-    """Both queries, and what their drivers tell each other.
+    """The queries, and what their drivers tell each other.
 
     Attributes:
         queries: in their order.
-        milestones: of the drivers that run.
+        milestones: between drivers that run.
     """
 
     def __init__(self, p: ChainParameters, troubles: Troubles, folder: Path):
-        self._away, self._random = p.away, Random(p.seed + 43)
+        self._stages, self._away, self._random = p.stages, p.away, Random(p.seed + 43)
         self._troubles = troubles
-        self._starting, self.milestones = True, Milestones()
-        (own, other), input_ = p.stages, Counted(p.stages[0])
-        first = StageQuery(own, input_, troubles, folder / "0", self)
-        self._results = Chained(other, first.topic, input_)
-        self.queries = [first, StageQuery(other, self._results, troubles, folder / "1", self)]
+        self._starting, self.milestones = True, list[Milestones]()
+        self.queries: list[StageQuery] = []
+        for place, own in enumerate(p.stages):
+            before = [self.queries[one] for one in own.inputs]
+            load = Chained(own, [(one.topic, one.load) for one in before]) if before else Counted(own)
+            self.queries.append(StageQuery(own, load, troubles, folder / str(place), self))
         self._starting = False
         self._link()
 
     def started(self, query: StageQuery) -> None:
-        """The driver of a query has started, and so that of the other one: they are in one process."""
+        """The driver of a query has started, and so those of the others: they are in one process."""
         if self._starting:
             return
         self._starting = True
-        next(other for other in self.queries if other is not query)._start()
+        for other in self.queries:
+            if other is not query:
+                other._start()
         self._starting = False
         self._link()
 
     def _link(self) -> None:
-        first, second = (query.driver for query in self.queries)
-        self.milestones, clock = Milestones(), first.controller.clock
-        assert clock is not None, "the first query has event time"
-        first.listeners.append(adding(self.milestones, clock, self._ends))
-        follow([self.milestones], second, lambda _: _named(self.queries[1].read()))
+        self.milestones = []
+        for own, query in zip(self._stages, self.queries, strict=True):
+            found = [self._told(own.inputs.index(one), self.queries[one], query) for one in own.inputs]
+            if found:
+                follow(found, query.driver, lambda _, query=query: _named(query.read()))  # type: ignore[misc]
+            self.milestones += found
 
-    def _ends(self) -> PartitionOffsets:
-        if self._troubles.on and self._random.random() < self._away:
-            raise StateError("The broker is away.")
-        return _named(self._results.ends())
+    def _told(self, topic: int, first: StageQuery, then: StageQuery) -> Milestones:
+        """Lets a query tell another one, of which it is an input, how far it has come."""
+        milestones, clock = Milestones(), first.driver.controller.clock
+        assert clock is not None, "a query has event time"
+        assert isinstance(then.load, Chained), "a query that reads another one"
+
+        def ends(load: Chained = then.load) -> PartitionOffsets:
+            if self._troubles.on and self._random.random() < self._away:
+                raise StateError("The broker is away.")
+            return _named(load.ends(topic))
+
+        first.driver.listeners.append(adding(milestones, clock, ends))
+        return milestones
 
     @property
     def caught_up(self) -> bool:
-        """Whether the second query knows all that the first one has told."""
-        return not self.milestones.waits and not self._results.left
+        """Whether each query knows all that those before it have told."""
+        read = [query.load.left for query in self.queries if isinstance(query.load, Chained)]
+        return not any(one.waits for one in self.milestones) and not any(read)
 
 
 def _named(offsets: dict[int, int]) -> PartitionOffsets:

@@ -7,11 +7,11 @@ from random import Random
 from chaos.checks import check_journals
 from chaos.folders import folder_of_its_own
 from chaos.outcome import Outcome
-from chaos.violation import Violation, require
+from chaos.violation import Violation, counted, require
 from realtime.commits import Commits
 from realtime.oracle import Oracle
 from realtime.patches import simulated
-from realtime.runs import _AFTER, _quiet
+from realtime.runs import REST, quiet
 from realtime.troubles import Troubles
 
 from chains.parameters import ChainParameters
@@ -30,7 +30,7 @@ def _run(p: ChainParameters, folder: Path) -> Outcome:
     troubles, violation, sentence = Troubles(p.stages[0]), None, ""
     with ExitStack() as stack:
         stack.enter_context(simulated(p.stages[0], troubles.point))
-        commits = [Commits(folder / str(stage)) for stage in range(2)]
+        commits = [Commits(folder / str(stage)) for stage in range(len(p.stages))]
         for seen in commits:
             stack.enter_context(seen.seen())
         scratch = stack.enter_context(Store.open(folder / "scratch"))
@@ -40,11 +40,9 @@ def _run(p: ChainParameters, folder: Path) -> Outcome:
         try:
             _epochs(p, chain, oracles, troubles)
         except Violation as error:
-            what = str(error).replace(str(folder), "").rstrip(".")
-            faults = ", ".join(f"{n} {kind}" for kind, n in sorted(troubles.fired.items())) or "none"
             ran = [query.driver.last_epoch for query in queries]
             violation = error.check
-            sentence = f"Chain {p.seed} ({p}; faults so far: {faults}) violates {error.check!r} after {ran}: {what}."
+            sentence = error.sentence(f"Chain {p.seed}", p, counted(troubles.fired), f"after {ran}", folder=folder)
         finally:
             for query in queries:
                 query.close()
@@ -56,13 +54,13 @@ def _run(p: ChainParameters, folder: Path) -> Outcome:
 
 
 def _epochs(p: ChainParameters, chain: Chain, oracles: list[Oracle], troubles: Troubles) -> None:
-    """Runs epochs of either query until all is done, the last ones in peace."""
-    random, ran, after = Random(p.seed + 47), [0, 0], 0
+    """Runs epochs of any query until all is done, the last ones in peace."""
+    random, ran, after = Random(p.seed + 47), [0] * len(p.stages), 0
     last = sum(own.epochs + 3 * own.bins * len(own.commands) + 150 for own in p.stages)
-    while min(ran) < p.stages[0].epochs or after < 2 * _AFTER:
+    while min(ran) < p.stages[0].epochs or after < len(ran) * REST:
         require(sum(ran) < last, "goal", "the chain does not come to rest")
         troubles.on = min(ran) < p.stages[0].epochs
-        stage = random.randrange(2) if troubles.on else sum(ran) % 2
+        stage = random.randrange(len(ran)) if troubles.on else sum(ran) % len(ran)
         query, own = chain.queries[stage], p.stages[stage]
         for epoch, kind, value in own.commands:
             if epoch == ran[stage]:
@@ -73,7 +71,7 @@ def _epochs(p: ChainParameters, chain: Chain, oracles: list[Oracle], troubles: T
         oracles[stage].epoch()
         if ran[stage] % 6 == 5:
             check_journals(own, query.driver)  # type: ignore[arg-type]
-        rests = not troubles.on and chain.caught_up and all(map(_quiet, chain.queries))
+        rests = not troubles.on and chain.caught_up and all(map(quiet, chain.queries))
         ran[stage], after = ran[stage] + 1, after + 1 if rests else 0
     for oracle in oracles:
         oracle.end()

@@ -1,7 +1,8 @@
-"""The input of both queries, and what must come of it: the second one's is the first one's topic."""
+"""The input of the queries, and what must come of it: that of most is the topics of others."""
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,8 @@ from realtime.workload import Workload, _text
 
 from chains.parameters import NAMES, StageParameters
 
+Row = dict[str, Any]
+Number = tuple[int, int, int, int]  # topic, worker, epoch, index
 _EPOCH_BITS = 31  # below them is a result's index
 _FAR = 1_000_000  # the time of the last record of each partition
 _STEP = 0.5  # how often the time goes on by 1 with a record
@@ -34,13 +37,40 @@ class Counted(Workload):
         rows = ((name, columns["at"]) for log in self.log for name, _, columns in log if columns["at"] < _FAR)
         return Counter((at - at % SIZE + SIZE, name) for name, at in rows)
 
+    def results(self) -> list[Row]:
+        """Returns the results, in any order."""
+        return [{"end": end, "name": name, "n": n} for (end, name), n in self.counts().items()]
+
     def answers(self) -> list[str]:
-        """Returns the results, in any order, as text."""
-        return sorted(_text({"end": end, "name": name, "n": n}) for (end, name), n in self.counts().items())
+        """Returns them as text."""
+        return sorted(map(_text, self.results()))
+
+
+def _highest(rows: list[Row]) -> list[Row]:
+    """Returns the highest number of each window, and the names that have it."""
+    found: dict[int, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row["end"], []).append(row)
+    best = {end: max(row["n"] for row in rows) for end, rows in found.items()}
+    return [
+        {"end": end, "n": best[end], "names": sorted(row["name"] for row in rows if row["n"] == best[end])}
+        for end, rows in found.items()
+    ]
+
+
+def _spread(rows: list[Row]) -> list[Row]:
+    """Returns how often each number came in each window of twice the length."""
+    found = Counter((-(-row["end"] // (2 * SIZE)) * 2 * SIZE, row["n"]) for row in rows)
+    return [{"end": end, "n": n, "times": times} for (end, n), times in found.items()]
+
+
+_RESULTS = {"highest": (_highest, "end"), "spread": (_spread, "n")}  # what is computed, and by which column
 
 
 class Chained(Workload):
-    """The results of the first query as they lie in its topic, repeats among them.
+    """The results of other queries as they lie in their topics, repeats among them.
+
+    The partitions of one topic lie behind those of another, as many of each.
 
     Attributes:
         senders: by partition, producer and number of each record; which of them are repeats.
@@ -48,8 +78,10 @@ class Chained(Workload):
 
     text = frozenset[str]()
 
-    def __init__(self, p: StageParameters, topic: Topic, first: Counted):
-        self._topic, self._first, self._taken, self._seen = topic, first, 0, set[tuple[int, int, int]]()
+    def __init__(self, p: StageParameters, topics: Sequence[tuple[Topic, Workload]]):
+        self._topics, self._taken, self._seen = [topic for topic, _ in topics], [0] * len(topics), set[Number]()
+        self._before = [load for _, load in topics]
+        self._compute, self._key = _RESULTS[p.runs]
         super().__init__(p)
         self.senders = SimpleNamespace(numbers=[[] for _ in range(p.partitions)], repeats=set())  # type: ignore[assignment]
 
@@ -59,40 +91,44 @@ class Chained(Workload):
     @property
     def left(self) -> int:
         """Number of results that are sent and not to be seen yet."""
-        return len(self._topic.rows) - self._taken
+        return sum(len(topic.rows) for topic in self._topics) - sum(self._taken)
 
     @left.setter
     def left(self, number: int) -> None:
-        """The topic says what is left."""
+        """The topics say what is left."""
 
-    def partition_of(self, key: bytes) -> int:
-        """Returns the partition of the topic that has the results of a key."""
-        return int.from_bytes(key, "big") % self._p.partitions
+    def _partition_of(self, topic: int, key: bytes) -> int:
+        """Returns the partition that has the results of a key."""
+        each = self._p.partitions // len(self._topics)
+        return topic * each + int.from_bytes(key, "big") % each
 
-    def ends(self) -> dict[int, int]:
-        """Returns by partition how far the topic goes, as the broker knows."""
-        found = Counter(self.partition_of(key) for *_, key, _ in self._topic.rows)
-        return {partition: found[partition] for partition in range(self._p.partitions)}
+    def ends(self, topic: int) -> dict[int, int]:
+        """Returns by partition how far a topic goes, as the broker knows."""
+        found = Counter(self._partition_of(topic, key) for *_, key, _ in self._topics[topic].rows)
+        each = self._p.partitions // len(self._topics)
+        return {partition: found[partition] for partition in range(topic * each, (topic + 1) * each)}
 
     def produce(self, number: int) -> None:
-        """Lets the next results be seen."""
-        for worker, epoch, index, _, key, value in self._topic.rows[self._taken : self._taken + number]:
-            self._taken += 1
-            partition, row = self.partition_of(key), json.loads(value)
-            if (worker, epoch, index) in self._seen:
-                self.senders.repeats.add((partition, len(self.log[partition])))
-            self._seen.add((worker, epoch, index))
-            producer = -1 - worker * self._p.partitions - partition
-            self.senders.numbers[partition].append((producer, epoch << _EPOCH_BITS | index))
-            self._add(partition, (row["end"], self.bin_of(row["end"]), row), {partition})
+        """Lets the next results be seen, of any of the topics."""
+        for _ in range(min(number, self.left)):
+            new = [topic for topic, taken in enumerate(self._taken) if taken < len(self._topics[topic].rows)]
+            self._take(self._random.choice(new))
+
+    def _take(self, topic: int) -> None:
+        worker, epoch, index, _, key, value = self._topics[topic].rows[self._taken[topic]]
+        self._taken[topic] += 1
+        partition, row = self._partition_of(topic, key), json.loads(value)
+        if (topic, worker, epoch, index) in self._seen:
+            self.senders.repeats.add((partition, len(self.log[partition])))
+        self._seen.add((topic, worker, epoch, index))
+        producer = -1 - worker * self._p.partitions - partition
+        self.senders.numbers[partition].append((producer, epoch << _EPOCH_BITS | index))
+        self._add(partition, (row[self._key], self.bin_of(row[self._key]), row), {partition})
+
+    def results(self) -> list[Row]:
+        """Returns the results, in any order."""
+        return self._compute([row for load in self._before for row in load.results()])  # type: ignore[attr-defined]
 
     def answers(self) -> list[str]:
-        """Returns the results, in any order, as text."""
-        names: dict[int, list[tuple[int, int]]] = {}
-        for (end, name), n in self._first.counts().items():
-            names.setdefault(end, []).append((n, name))
-        best = {end: max(n for n, _ in found) for end, found in names.items()}
-        return sorted(
-            _text({"end": end, "n": best[end], "names": sorted(name for n, name in found if n == best[end])})
-            for end, found in names.items()
-        )
+        """Returns them as text."""
+        return sorted(map(_text, self.results()))

@@ -19,7 +19,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--hosts", action="store_true", help="on clusters of two to five hosts, which fail too")
     parser.add_argument("--mode", choices=("micro-batch", "real-time"), default="micro-batch")
-    parser.add_argument("--chains", action="store_true", help="two queries in real time, one behind the other")
+    parser.add_argument("--chains", action="store_true", help="two or three queries in real time that read one another")
     parser.add_argument("--exhaustive", action="store_true", help="a small world in every order of its events")
     parser.add_argument("--minutes", type=float, default=10.0, help="time of --exhaustive, for all mechanisms")
     parser.add_argument("--replay", help="MECHANISM=CHOICES of a violation that --exhaustive has found")

@@ -88,12 +88,8 @@ class Query:
         )  # fmt: skip
 
     def _sentence(self, error: Violation) -> str:
-        faults = ", ".join(str(fault) for fault in self._cluster.fired) or "none"
-        what = str(error).replace(str(self._folder), "").rstrip(".")
-        return (
-            f"Seed {self._p.seed} ({self._p}; faults so far: {faults}) violates {error.check!r} in epoch {self.epoch}, "
-            f"start {self._starts}: {what}."
-        )
+        faults, when = map(str, self._cluster.fired), f"in epoch {self.epoch}, start {self._starts}"
+        return error.sentence(f"Seed {self._p.seed}", self._p, faults, when, folder=self._folder)
 
     # -- epochs -------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from chaos.checks import check_journals
 from chaos.folders import folder_of_its_own
 from chaos.outcome import Outcome
-from chaos.violation import Violation, require
+from chaos.violation import Violation, counted, require
 
 from impls.store.environment import Store
 from realtime.commits import Commits
@@ -16,7 +16,7 @@ from realtime.query import Query
 from realtime.troubles import Troubles
 from realtime.workload import Workload
 
-_AFTER = 4  # epochs behind the last record, in which what event time holds back comes to its end
+REST = 4  # epochs behind the last record, in which what event time holds back comes to its end
 
 
 def simulate(p: Parameters) -> Outcome:
@@ -36,13 +36,9 @@ def _run(p: Parameters, folder: Path) -> Outcome:
         try:
             _epochs(p, query, oracle, troubles)
         except Violation as error:
-            what = str(error).replace(str(folder), "").rstrip(".")
-            faults = ", ".join(f"{n} {kind}" for kind, n in sorted(troubles.fired.items())) or "none"
+            when = f"after epoch {query.driver.last_epoch}, start {query.starts}, session {query.sessions}"
             violation = error.check
-            sentence = (
-                f"Seed {p.seed} ({p}; faults so far: {faults}) violates {error.check!r} after epoch "
-                f"{query.driver.last_epoch}, start {query.starts}, session {query.sessions}: {what}."
-            )
+            sentence = error.sentence(f"Seed {p.seed}", p, counted(troubles.fired), when, folder=folder)
         finally:
             query.close()
     return Outcome(
@@ -54,7 +50,7 @@ def _run(p: Parameters, folder: Path) -> Outcome:
 def _epochs(p: Parameters, query: Query, oracle: Oracle, troubles: Troubles) -> None:
     """Runs epochs until all is done, the last ones in peace."""
     last, after, number = p.epochs + 3 * p.bins * (len(p.commands) + len(p.changes)) + 150, 0, 0
-    while number < p.epochs or after < _AFTER:
+    while number < p.epochs or after < REST:
         require(number < last, "goal", f"{query.driver.controller.misplaced} bins are not at their goal")
         for epoch, kind, value in p.commands:
             if epoch == number:
@@ -68,12 +64,13 @@ def _epochs(p: Parameters, query: Query, oracle: Oracle, troubles: Troubles) -> 
         troubles.on = number < p.epochs
         if number >= p.epochs:
             query.load.produce(1_000)
-            after = after + 1 if _quiet(query) else 0
+            after = after + 1 if quiet(query) else 0
         number += 1
     oracle.end()
 
 
-def _quiet(query: Query) -> bool:
+def quiet(query: Query) -> bool:
+    """Returns whether a query has nothing left to do."""
     controller, session = query.driver.controller, query.session
     clock = controller.clock
     if session is None or not session.drained() or (clock is not None and not clock.settled):
