@@ -119,9 +119,7 @@ class Frames:
 
 
 def check_event_times(batch: pa.RecordBatch, column: str, watermark: int) -> None:
-    """Raises PySparkRuntimeError, as Spark fails, for a row whose event time is before the watermark, ms."""
-    if not column:
-        return
+    """Raises PySparkRuntimeError, as Spark fails, for a row whose event time is before a watermark, ms."""
     for moment in batch.column(column).to_pylist():
         if moment is not None and (time := t.TimestampType().toInternal(moment) // 1000) < watermark:
             raise PySparkRuntimeError(

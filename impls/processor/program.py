@@ -172,18 +172,20 @@ class Life:
         self._processor.close()
         self._handle.phase = Phase.CLOSED
 
-    def payloads(self, watermark: int) -> list[bytes]:
+    def payloads(self, earliest: int | None) -> list[bytes]:
         """Returns the output as JSON, one per row; raises what pyarrow does for rows of other types than the output's.
 
-        `watermark`, ms, is what the output's event time may not be before.
+        `earliest`, ms, is what the output's event time may not be before, as Spark has it: the watermark of the epoch
+        before, which the timers of an epoch are not behind. None refuses nothing.
         """
         try:
             batches = self.output.batches()
         except Exception:
             self._find_wrong()
             raise
-        for batch in batches:
-            check_event_times(batch, self.program.event_column, watermark)
+        if earliest is not None and self.program.event_column:
+            for batch in batches:
+                check_event_times(batch, self.program.event_column, earliest)
         return [payload for batch in batches for payload in self.program.to_json(batch)]
 
     def _visit_keys(self, table: pa.Table) -> Iterator[tuple[int, bytes, Any, Iterator[Any]]]:

@@ -1,5 +1,6 @@
 """Event time, late records, frames of pandas, and moves: what a processor computes does not depend on the moves."""
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +24,7 @@ def _closed() -> Iterator[None]:
 
 
 class Sessions(StatefulProcessor):
-    """Counts a user's records, and gives the count 100 ms of event time after the last one."""
+    """Counts a user's records, and gives the count 100 ms of event time after the last one, at that time."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.handle = handle
@@ -44,15 +45,16 @@ class Sessions(StatefulProcessor):
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
         (n, until), at = self.count.get() or (0, 0), expiredTimerInfo.getExpiryTimeInMs()
         assert at == until <= timerValues.getCurrentWatermarkInMs()
-        yield Row(user=key.user, n=n, times=",".join(str(time) for (time,) in self.times.get()), at=at)
+        times = ",".join(str(time) for (time,) in self.times.get())
+        yield Row(user=key.user, n=n, times=times, at=dt.datetime.fromtimestamp(at / 1000, dt.UTC))
         self.count.clear()
         self.times.clear()
 
 
 def sessions(folder: Path, **more: Any) -> ProcessorRun:
     given = Given(
-        Sessions(), "user string, n long, times string, at long", "eventtime", "user string, at long", event="at",
-        delay_ms=50,
+        Sessions(), "user string, n long, times string, at timestamp", "eventtime", "user string, at long",
+        event="at", delay_ms=50, event_column="at",
     )  # fmt: skip
     return ProcessorRun(folder, given, **more)
 
@@ -62,11 +64,11 @@ def test_records_come_before_the_timers_of_their_epoch_and_late_ones_go_by_the_w
     assert query.values(("ann", 1000)) == []  # the watermark will be 950
     assert query.values(("bob", 1200), ("ann", 800)) == []  # late go those up to 0, the watermark before
     # the watermark is 1150 now: ann's session ends with it, but the records of the epoch come first
-    ended = {"user": "ann", "n": 3, "times": "1000,800,1050", "at": 1150}
+    ended = {"user": "ann", "n": 3, "times": "1000,800,1050", "at": "1970-01-01T00:00:01.150Z"}
     assert query.values(("ann", 940), ("ann", 1050), ("bob", 900)) == [ended]
     assert query.total("late") == 2  # up to 950
     assert query.values(("cid", 5000)) == []
-    assert query.values() == [{"user": "bob", "n": 1, "times": "1200", "at": 1300}]
+    assert query.values() == [{"user": "bob", "n": 1, "times": "1200", "at": "1970-01-01T00:00:01.300Z"}]
 
 
 def rows_of(seed: int, epoch: int) -> list[tuple[str, int]]:
@@ -156,16 +158,16 @@ class Echo(StatefulProcessor):
         pass
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        import datetime as dt
-
         for row in rows:
-            yield Row(user=key[0], when=dt.datetime.fromtimestamp(row.at / 1000, dt.UTC))
+            yield Row(user=key[0], when=dt.datetime.fromtimestamp((row.at - 100) / 1000, dt.UTC))
 
 
-def test_output_before_the_watermark_fails_as_in_spark(tmp_path: Path) -> None:
+def test_output_before_the_watermark_of_the_epoch_before_fails_as_in_spark(tmp_path: Path) -> None:
     given = Given(Echo(), "user string, when timestamp", "eventtime", "user string, at long", event="at",
                   event_column="when")  # fmt: skip
     query = ProcessorRun(tmp_path, given)
-    assert query.values(("ann", 1_234)) == [{"user": "ann", "when": "1970-01-01T00:00:01.234Z"}]
+    assert query.values(("ann", 1_334)) == [{"user": "ann", "when": "1970-01-01T00:00:01.234Z"}]
+    assert query.values(("ann", 1_333)) == [{"user": "ann", "when": "1970-01-01T00:00:01.233Z"}]  # 1,334 is new here
+    assert query.values(("ann", 1_434)) == [{"user": "ann", "when": "1970-01-01T00:00:01.334Z"}]
     with pytest.raises(PySparkRuntimeError, match="EMITTING_ROWS_OLDER_THAN_WATERMARK"):
-        query.epoch([("ann", 1_233)])
+        query.epoch([("ann", 1_340)])
