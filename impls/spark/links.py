@@ -9,6 +9,7 @@ each producer, and drops a repeat (`impls.store.numbers.Numbers`). Records keep 
 from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import expr
 from pyspark.sql.types import StructType
 
 from impls.errors import UsageError
@@ -19,6 +20,7 @@ from impls.worker.results import HEADER, NUMBER
 
 _EPOCH, _INDEX, _INDEX_BITS = 15, 19, 31  # where they begin in a header, from 1; bits of the second in a number
 _HEADER = f"get(filter(headers, one -> one.key = '{HEADER}'), 0).value"
+_IS_RESULT = f"length({_HEADER}) = {NUMBER.size}"
 _NAMES = ("key", "partition", "offset", "timestamp")
 
 
@@ -55,7 +57,8 @@ def results_of(
     frame = reader.option("kafka.bootstrap.servers", output.bootstrap).option("subscribe", output.topic).load()
     if schema is None:
         return frame.selectExpr(*_NAMES, "cast(value AS string) AS value")
-    return rows_of_json(frame, _checked(spark, schema).json(), beside=_NAMES)
+    numbered = frame.withColumn("value", expr(f"if({_IS_RESULT}, value, NULL)"))  # else it may be no JSON either
+    return rows_of_json(numbered, _checked(spark, schema).json(), beside=_NAMES)
 
 
 def _checked(spark: SparkSession, schema: str | StructType) -> StructType:
@@ -80,7 +83,7 @@ def producer_sql(place: int) -> str:
         place: of the source among those of the query.
     """
     who = f"xxhash64(substring({_HEADER}, 1, 10), topic, partition{f', {place}' if place else ''})"  # query and worker
-    return f"if(length({_HEADER}) = {NUMBER.size}, {who} | shiftleft(1L, 63), NULL)"
+    return f"if({_IS_RESULT}, {who} | shiftleft(1L, 63), NULL)"
 
 
 def number_sql() -> str:
@@ -88,7 +91,7 @@ def number_sql() -> str:
     index, above = _little(_INDEX), _little(_INDEX + 4)
     few = f"{above} = 0 AND {index} < {1 << _INDEX_BITS}L"
     number = f"shiftleft({_little(_EPOCH)}, {_INDEX_BITS}) | if({few}, {index}, {_MANY})"
-    return f"if(length({_HEADER}) = {NUMBER.size}, {number}, NULL)"
+    return f"if({_IS_RESULT}, {number}, NULL)"
 
 
 def _little(begin: int) -> str:
