@@ -5,7 +5,7 @@ What a load still has to show: every commanded migration crossed by records, and
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -39,20 +39,42 @@ class Migration:
 
 
 @dataclass(frozen=True)
-class _Moved:
+class Moved:
     """What a migration moved.
 
     Attributes:
         bins, size: bins and bytes moved; None if no epoch of the migration is known, so that nothing is known of them.
-        duration_s: from the begin of the epoch that moved the first bin, or from the end of the query if it was stopped
-            for that, to the end of the epoch that moved the last; None if none.
+        begin_us: begin of the epoch that moved the first bin, or end of the query if it was stopped for that.
+        end_us: end of the epoch that moved the last; both None if none.
         longest_pull_ms: longest time a worker pulled in one epoch; None if no worker pulled.
     """
 
     bins: int | None
     size: int | None
-    duration_s: float | None
+    begin_us: int | None
+    end_us: int | None
     longest_pull_ms: float | None
+
+    @property
+    def duration_s(self) -> float | None:
+        """From the begin to the end."""
+        return None if self.begin_us is None or self.end_us is None else (self.end_us - self.begin_us) / 1e6
+
+    def __add__(self, other: "Moved") -> "Moved":
+        """Returns what two stages of a query have moved; what is not known of one is not known."""
+        begins, ends = (self.begin_us, other.begin_us), (self.end_us, other.end_us)
+        pulls = [pull for pull in (self.longest_pull_ms, other.longest_pull_ms) if pull is not None]
+        return Moved(
+            _sum(self.bins, other.bins),
+            _sum(self.size, other.size),
+            min((at for at in begins if at is not None), default=None),
+            max((at for at in ends if at is not None), default=None),
+            max(pulls, default=None),
+        )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
 
 
 def _first(events: Sequence[Line], kind: str) -> dict[str, Line]:
@@ -92,22 +114,42 @@ def _numbers(begin: Line, end: Line | None, by_number: dict[int, Line]) -> tuple
     return tuple(n for n in sorted(by_number) if begin["epoch"] <= n <= last)
 
 
-def moved(migration: Migration, events: Sequence[Line], epochs: Sequence[Line]) -> _Moved:
+def of_stages(first: Sequence[Migration], second: Sequence[Migration]) -> list[tuple[Migration, list[Migration]]]:
+    """Returns each migration of a first stage, until that of the second one has ended too, and the latter.
+
+    A command goes to both stages at once, under one label; nearest in time is the one that belongs to it.
+    """
+    parts: list[list[Migration]] = [[] for _ in first]
+    for one in second if first else ():
+        alike = [at for at, other in enumerate(first) if other.label == one.label] or range(len(first))
+        parts[min(alike, key=lambda at: abs(first[at].begin_us - one.begin_us))].append(one)
+    return [(_until(one, found), found) for one, found in zip(first, parts, strict=True)]
+
+
+def _until(one: Migration, others: Sequence[Migration]) -> Migration:
+    ends = [part.end_us for part in (one, *others)]
+    known = [end for end in ends if end is not None]
+    moves = {name: sum(part.moves.get(name, 0) for part in (one, *others)) for name in one.moves}
+    return replace(one, end_us=max(known) if len(known) == len(ends) else None, moves=moves)
+
+
+def moved(migration: Migration, events: Sequence[Line], epochs: Sequence[Line]) -> Moved:
     """Returns what a migration moved; one that stopped the query lasts until its bins serve again."""
     mine = set(migration.epochs)
     moving = [line for line in epochs if line["epoch"] in mine and line["moved_bins"]]
     until = math.inf if migration.end_us is None else migration.end_us
     stops = [e["at_us"] for e in events if e["kind"] == "query_stop" and migration.begin_us <= e["at_us"] <= until]
     begins = [*stops, *(line["begin_us"] for line in moving)]
-    return _Moved(
+    return Moved(
         bins=sum(line["moved_bins"] for line in moving) if mine else None,
         size=sum(line["moved_bytes"] for line in moving) if mine else None,
-        duration_s=(max(line["end_us"] for line in moving) - min(begins)) / 1e6 if moving else None,
+        begin_us=min(begins) if moving else None,
+        end_us=max((line["end_us"] for line in moving), default=None),
         longest_pull_ms=max((float(line["longest_pull_ms"]) for line in moving), default=0.0) or None,
     )
 
 
-def outcome(migration: Migration, what: _Moved, events: Sequence[Line]) -> str | None:
+def outcome(migration: Migration, what: Moved, events: Sequence[Line]) -> str | None:
     """Returns in a sentence what became of a migration that did not just move its bins; None for one that did.
 
     Args:
@@ -119,14 +161,14 @@ def outcome(migration: Migration, what: _Moved, events: Sequence[Line]) -> str |
     so_far = "an unknown number of bins" if what.bins is None else f"{what.bins:,} bins"
     if begin is None:
         return "It was commanded and did not begin before the run ended."
-    if end is None:
+    if end is None or migration.end_us is None:
         return f"It had not ended when the run did: it had moved {so_far}."
     if end.get("superseded"):
         return f"The next command took its place: it had moved {so_far}."
     return None if what.bins else _still(begin, what)
 
 
-def _still(begin: Line, what: _Moved) -> str:
+def _still(begin: Line, what: Moved) -> str:
     """Returns why a migration ended without a move of its own."""
     if what.bins is None:
         return "It ended, and no epoch of it is in the epoch log."

@@ -2,8 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,131 +10,23 @@ from numpy.typing import NDArray
 
 from generators.clock import ARRIVALS_MS
 from harness.experiment.description import fault_of
-from harness.experiment.parameters import MICRO_BATCH, REAL_TIME
-from harness.files import read_json, read_lines, write_json
+from harness.files import read_json, write_json
 from harness.lab.processes import disturbed
-from harness.measure.cells import Cells, read_cells, read_epochs
-from harness.measure.cpu import Taken, idle_share, machine, taken
+from harness.measure.cpu import machine
 from harness.measure.hdr import percentiles, refused, summary_ms
 from harness.measure.hlog import epoch_entries, interval_entries, write_hlog
 from harness.measure.hosts import hosts_entry
 from harness.measure.memory import memory_entries, peaks
-from harness.measure.migrations import Migration, migrations_of, moved, outcome
-from harness.measure.windows import (
-    RULE,
-    TAGS,
-    Timeline,
-    WarmUp,
-    peak_of,
-    recovered_s,
-    settled_s,
-    slow_s,
-    tag_records,
-    timeline,
-    warm_up,
-)
+from harness.measure.migrations import outcome
+from harness.measure.windows import RULE, TAGS, peak_of, recovered_s, settled_s, slow_s
 from harness.oracle.verdict import doubted
-from harness.results.epochs import breakdown_entries, epochs_entry, groups_of
+from harness.results.epochs import breakdown_entries, epochs_entry
 from harness.results.place import failure_of
-from impls.worker.cells import INTERVAL_US
+from harness.results.runfiles import RunFiles
 
 ENTRY_FILE = "run-result.json"
 _LATE_MS = 40.0  # beyond the time between arrivals
 _TAGGED = ("steady", "migrating", "after")
-
-
-@dataclass(frozen=True)
-class RunFiles:
-    """The files of a run's folder, read when asked for; a file that is missing reads as empty."""
-
-    folder: Path
-
-    @cached_property
-    def run(self) -> dict[str, Any]:
-        """Parameters of the run."""
-        return read_json(self.folder / "run.json")
-
-    @cached_property
-    def load(self) -> dict[str, Any]:
-        """The schedule."""
-        return read_json(self.folder / "load.json")
-
-    @cached_property
-    def epochs(self) -> list[dict[str, Any]]:
-        """The epoch log."""
-        return read_epochs(self.folder / "epochs.jsonl")
-
-    @cached_property
-    def events(self) -> list[dict[str, Any]]:
-        """The events."""
-        return read_lines(self.folder / "events.jsonl")
-
-    @cached_property
-    def memory(self) -> list[dict[str, Any]]:
-        """The memory samples."""
-        return read_lines(self.folder / "memory.jsonl")
-
-    @cached_property
-    def taken(self) -> Taken | None:
-        """What was taken from the run's CPU time, from the end of its warm-up to the end of its load."""
-        return taken(self.memory, *self._measured)
-
-    @property
-    def cpu_idle(self) -> float | None:
-        """Share of the machine's CPU time that nobody used in the same time."""
-        found = idle_share(self.memory, *self._measured)
-        return None if found is None else round(found, 3)
-
-    @property
-    def _measured(self) -> tuple[int, int]:
-        begin = self.start_us if self.warm_up.end_us is None else self.warm_up.end_us
-        return begin, max((event["at_us"] for event in self.events if event["kind"] == "load_end"), default=begin)
-
-    @cached_property
-    def cells(self) -> Cells:
-        """The latency cells, without those of what was sent before the load."""
-        cells = read_cells(self.folder / "cells.jsonl")
-        if self.mode == REAL_TIME:  # an epoch's commits end at several times, of which only the last is known
-            cells = cells.done_in_time()
-        if not self.load.get("nexmark", {}).get("preload"):
-            return cells
-        return cells.take(cells.interval >= self.start_us // INTERVAL_US)
-
-    @property
-    def mode(self) -> str:
-        """How Spark ran the query."""
-        return str(self.run.get("mode", MICRO_BATCH))
-
-    @cached_property
-    def groups(self) -> dict[str, list[dict[str, Any]]]:
-        """The epochs by what they are."""
-        return groups_of(self.epochs, self.migrations, self.warm_up.end_us)
-
-    @cached_property
-    def start_us(self) -> int:
-        """Begin of the load, wall clock; that of the first epoch for a run that had no load."""
-        return int(self.load.get("start_us", self.epochs[0]["begin_us"] if self.epochs else 0))
-
-    @cached_property
-    def migrations(self) -> list[Migration]:
-        """The migrations, in order."""
-        return migrations_of(self.events, self.epochs)
-
-    @cached_property
-    def warm_up(self) -> WarmUp:
-        """When the run had warmed up."""
-        first = self.migrations[0].begin_us if self.migrations else None
-        return warm_up(self.epochs, self.start_us, first, int(self.load.get("lead_in_s", 0) * 1e6))
-
-    @cached_property
-    def tags(self) -> NDArray[np.int8]:
-        """The tag of each row of `cells`."""
-        return tag_records(self.cells, self.migrations, self.warm_up.end_us)
-
-    @cached_property
-    def timeline(self) -> Timeline:
-        """The 250 ms timeline."""
-        return timeline(self.cells, self.tags)
 
 
 def summarise_run(folder: Path) -> dict[str, Any]:
@@ -186,8 +76,8 @@ def run_entry(files: RunFiles) -> dict[str, Any]:
         "memory_anon_bytes": peaks(files.memory, "anon"),
         "cache": _cache(files),
         "hosts": hosts_entry(files.epochs, files.events),
-        "replicated_bytes": sum(int(line.get("replicated_bytes", 0)) for line in files.epochs),
-        "lmdb_bytes": max((int(line["lmdb_bytes"]) for line in files.epochs), default=0),
+        "replicated_bytes": sum(int(line.get("replicated_bytes", 0)) for line in files.all_epochs),
+        "lmdb_bytes": files.lmdb_bytes + (0 if files.second is None else files.second.lmdb_bytes),
         "generator": generator,
         "throughput": _throughput(files),
         "timeline": files.timeline.rows(files.start_us),
@@ -260,7 +150,7 @@ def _migration(files: RunFiles, number: int) -> dict[str, Any]:
     steady = files.cells.take(files.tags == TAGS.index("steady"))
     p50, most = percentiles(steady.latency_us, steady.count, (50.0, 100.0)).tolist()
     peak = peak_of(files.cells, files.tags, migration)
-    what = moved(migration, files.events, files.epochs)
+    what = files.moved(number)
     return {
         "id": migration.id,
         "label": migration.label,

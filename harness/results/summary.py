@@ -9,9 +9,10 @@ from jsonschema.exceptions import best_match
 
 from harness.experiment.parameters import PARAMETERS
 from harness.files import read_json, write_json
-from harness.results.entry import ENTRY_FILE, RunFiles, run_entry
+from harness.results.entry import ENTRY_FILE, run_entry
 from harness.results.machine import describe_machine
 from harness.results.place import FAILURE_FILE
+from harness.results.runfiles import RunFiles
 from impls.errors import UsageError
 
 SCHEMA = 1

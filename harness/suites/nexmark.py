@@ -66,10 +66,15 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _of_two_stages(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Returns a sentence about the rows whose figures are those of a first stage, "" where there are none."""
+    """Returns a sentence about the rows whose latencies are those of a first stage, "" where there are none."""
     found = [row for row in rows if QUERIES[row["query"]].second and not row["mechanism"].startswith(_OTHERS)]
     names = ", ".join(dict.fromkeys(row["query"] for row in found))
-    return f"The figures of queries of two stages ({names}) are those of the first one." if names else ""
+    if not names:
+        return ""
+    return (
+        f"Latencies of queries of two stages ({names}) end when the first one has applied the event; what a rescale "
+        "moves, and how long it takes, is that of both."
+    )
 
 
 def against_native(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -19,7 +19,8 @@ from harness.measure.migrations import Migration
 from harness.measure.windows import TAGS, overlaps, peak_of, tag_records, timeline
 from harness.oracle.changes.columns import VersionEffect
 from harness.oracle.verdict import doubted
-from harness.results.entry import RunFiles, load_met
+from harness.results.entry import load_met
+from harness.results.runfiles import RunFiles
 from harness.suites.changes.cases import APPLICATION, ChangeCase, Setting
 from harness.suites.changes.site import ChangeSite
 from harness.suites.faults.site import StuckError

@@ -18,7 +18,7 @@ from harness.measure.memory import BESIDE
 from harness.options import ending, parse_list, parse_number
 from harness.options.declared import read_given
 from harness.report.terminal import terminal, terminal_table
-from harness.results.entry import RunFiles
+from harness.results.runfiles import RunFiles
 from harness.suites.bench import Suite, measure_in_turn
 from harness.suites.engines.page import COLUMNS, NAMES, RESULT_FILE, notes, texts, write_reference, write_result
 from harness.suites.options import ENGINES_QUICK

@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.experiment.description import Experiment
 from harness.measure.hdr import percentiles
-from harness.results.entry import RunFiles
+from harness.results.runfiles import RunFiles
 from harness.suites.perf.part import Check, Part, PartResult, Scale, Table, interleave
 from harness.suites.perf.steady import SIDES, steady_experiment
 

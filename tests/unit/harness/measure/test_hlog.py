@@ -11,7 +11,7 @@ from synthetic import write_run
 
 from harness.measure.hdr import HIGHEST_US, MeasureError
 from harness.measure.hlog import Entry, write_hlog
-from harness.results.entry import RunFiles
+from harness.results.runfiles import RunFiles
 
 START_US = 1_767_225_600_123_456
 JAVA_DEADLINE_S = 60

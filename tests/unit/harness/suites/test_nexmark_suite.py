@@ -9,7 +9,7 @@ from generators.spec import GeneratorError
 from harness.experiment.make import experiments_from, make_experiment
 from harness.files import write_json
 from harness.measure.cells import encode_cells
-from harness.results.entry import RunFiles
+from harness.results.runfiles import RunFiles
 from harness.run.load import preload, schedule
 from harness.run.pipeline import disorder_ms
 from harness.run.runs import needed_bytes
