@@ -15,7 +15,7 @@ def test_an_executor_killed_in_a_migration_loses_and_doubles_nothing(tmp_path, c
     schedule = draw_host_schedule(SEED, ["megaphone-batched"], only=["executor@during-pull"])
     with capsys.disabled():
         report, _ = fault_test(
-            schedule, tmp_path, seed=SEED, durability="process", hosts=2, console=Console(quiet=True, width=200)
+            schedule, tmp_path, seed=SEED, durability="process", where=2, console=Console(quiet=True, width=200)
         )
     [fault], [answer] = report["faults"], report["campaigns"].values()
     assert (fault["verdict"], fault["restarts"], fault["phase"]) == ("survived", 0, "migrating"), fault

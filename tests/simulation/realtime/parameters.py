@@ -88,11 +88,10 @@ def draw(seed: int, **fixed: Any) -> Parameters:
         commit=random.choice((1, 5, 32_768, 32_768)), rows=random.choice((1, 1, 3, 9)), anew=random.choice((0.0, 0.5)),
     )  # fmt: skip
     drawn = replace(drawn, changes=draw_changes(seed, 12))
-    if drawn.rows > 1:  # a result is one row
-        drawn = replace(drawn, linked=0.0)
     if drawn.changes and seed % 2:  # the operator whose state can take another shape
         drawn = replace(drawn, operator="chain")
-    return replace(drawn, **fixed)
+    drawn = replace(drawn, **fixed)
+    return replace(drawn, linked=0.0) if drawn.rows > 1 else drawn  # a result is one row
 
 
 _RATES = {
