@@ -10,7 +10,7 @@ from impls.errors import UsageError
 
 
 def test_an_unknown_example_is_refused_with_those_there_are():
-    with pytest.raises(UsageError, match=r"^There is no example none: use one of chain, deduplication, .*, sessions\.$"):
+    with pytest.raises(UsageError, match=r"^There is no example none: use one of chain, .*, sessions\.$"):
         run_example("none", [])
 
 
