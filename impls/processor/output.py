@@ -119,12 +119,15 @@ class Frames:
 
 
 def check_event_times(batch: pa.RecordBatch, column: str, watermark: int) -> None:
-    """Raises PySparkRuntimeError, as Spark fails, for a row whose event time is before a watermark, ms."""
+    """Raises PySparkRuntimeError, as Spark fails, for a row whose event time is not behind a watermark, ms.
+
+    Such a row is late for the operator that reads it.
+    """
     for moment in batch.column(column).to_pylist():
-        if moment is not None and (time := t.TimestampType().toInternal(moment) // 1000) < watermark:
+        if moment is not None and (time := t.TimestampType().toInternal(moment)) <= watermark * 1000:
             raise PySparkRuntimeError(
                 "[EMITTING_ROWS_OLDER_THAN_WATERMARK_NOT_ALLOWED] Previous node emitted a row with "
-                f"eventTime={time} which is older than current_watermark_value={watermark}."
+                f"eventTime={time // 1000} which is older than current_watermark_value={watermark}."
             )
 
 

@@ -175,8 +175,8 @@ class Life:
     def payloads(self, earliest: int | None) -> list[bytes]:
         """Returns the output as JSON, one per row; raises what pyarrow does for rows of other types than the output's.
 
-        `earliest`, ms, is what the output's event time may not be before, as Spark has it: the watermark of the epoch
-        before, which the timers of an epoch are not behind. None refuses nothing.
+        `earliest`, ms, is what the output's event time has to be behind, as Spark has it: the watermark of the epoch
+        before, behind which the timers of an epoch are. None refuses nothing.
         """
         try:
             batches = self.output.batches()

@@ -8,7 +8,7 @@ from functools import partial
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
-from impls.closing import close_all, end_all
+from impls.closing import close_all, end_all, ended_on_error
 from impls.driver.driver import Driver
 from impls.driver.handle import RunQuery
 from impls.errors import UsageError
@@ -86,7 +86,8 @@ def run_real_time(
     """
     context = spark.sparkContext
     room = Room(str(context.applicationId), threads_of(context.master), slots, routers_counted(spark))
-    switchboard = Switchboard(room.counted)
+    with ended_on_error(room.close):
+        switchboard = Switchboard(room.counted)
     try:
         executor = RealTimeExecutor(switchboard)
         driver = making(executor)
