@@ -119,9 +119,9 @@ class Frames:
 
 
 def check_event_times(batch: pa.RecordBatch, column: str, watermark: int) -> None:
-    """Raises PySparkRuntimeError, as Spark fails, for a row whose event time is not behind a watermark, ms.
+    """Raises PySparkRuntimeError, as Spark does, for a row with an event time up to a watermark, ms.
 
-    Such a row is late for the operator that reads it.
+    The next operator would drop the row as late.
     """
     for moment in batch.column(column).to_pylist():
         if moment is not None and (time := t.TimestampType().toInternal(moment)) <= watermark * 1000:

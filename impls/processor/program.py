@@ -172,20 +172,20 @@ class Life:
         self._processor.close()
         self._handle.phase = Phase.CLOSED
 
-    def payloads(self, earliest: int | None) -> list[bytes]:
+    def payloads(self, late: int | None) -> list[bytes]:
         """Returns the output as JSON, one per row; raises what pyarrow does for rows of other types than the output's.
 
-        `earliest`, ms, is what the output's event time has to be behind, as Spark has it: the watermark of the epoch
-        before, behind which the timers of an epoch are. None refuses nothing.
+        A row with an event time up to `late`, ms, fails the query. As in Spark that is the watermark of the epoch
+        before; the timers of an epoch have later times. With None no row fails.
         """
         try:
             batches = self.output.batches()
         except Exception:
             self._find_wrong()
             raise
-        if earliest is not None and self.program.event_column:
+        if late is not None and self.program.event_column:
             for batch in batches:
-                check_event_times(batch, self.program.event_column, earliest)
+                check_event_times(batch, self.program.event_column, late)
         return [payload for batch in batches for payload in self.program.to_json(batch)]
 
     def _visit_keys(self, table: pa.Table) -> Iterator[tuple[int, bytes, Any, Iterator[Any]]]:

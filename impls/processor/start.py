@@ -75,7 +75,7 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
         timeMode: "none", "processingtime" or "eventtime". Processing time is that of the epoch, recorded in its plan.
         initialState: a DataFrame that is not streaming, grouped likewise; it is given to `handleInitialState` before
             the first record, and kept in the checkpoint's folder `initial`.
-        eventTimeColumnName: its column in the output; a row up to the watermark of the epoch before fails the query.
+        eventTimeColumnName: the output's event time; a row up to the watermark of the epoch before fails the query.
         pandas: `handleInputRows` takes and gives frames of pandas, as `transformWithStateInPandas` has it.
         known_as: the processor's name in the checkpoint, by default its class's; the former one for a renamed class.
         results: where the output goes. In Kafka a result's key is the grouping key in `impls.processor.keys`' encoding,

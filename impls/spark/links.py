@@ -35,7 +35,7 @@ def results_of(
 
     Repeats, which a query sends again after a failure, are dropped by the bins of the query that reads them. Spark's
     own operators on this DataFrame see them. Messages without a number are refused as records that cannot be applied,
-    see `on_error` of `impls.stream`.
+    see `on_error` of `impls.stream`; with a schema Spark's own operators see nulls in their fields.
 
     Columns: `key`, as the query gave it (binary), `partition`, `offset` and `timestamp` of the message, and the fields
     of the results, which are JSON; without a schema `value`, their text. Several queries may send to the topic.
