@@ -1,7 +1,6 @@
 """The threads of a session, which the real-time queries that run in it share."""
 
 import threading
-from collections import defaultdict
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -10,26 +9,27 @@ from impls.protocol.session import Hello
 
 
 class Room:
-    """How many workers a query can run at once, beside a router for each input partition and the session's other rooms.
+    """Says how many workers a query can run, as the session runs all tasks of all its real-time queries at once.
 
-    From any threads. All tasks of a query run at once, and a query keeps the slots that it has had.
+    Besides workers these are a router for each input partition. A query keeps the threads of the most workers that it
+    was allowed. From any threads.
 
     Args:
-        session: name of the session, by which rooms know each other until `close`.
+        session: its name; rooms of one session know each other until `close`.
         threads: of the session, None where that is not known.
         slots: workers that run at least.
         counted: adds to a router's Hello how many routers there are.
     """
 
     _lock = threading.Lock()
-    _rooms: ClassVar[defaultdict[str, list["Room"]]] = defaultdict(list)
+    _rooms: ClassVar[list["Room"]] = []  # of all sessions
 
     def __init__(self, session: str, threads: int | None, slots: int, counted: Callable[[Hello], Hello]):
         self._session, self._threads, self._slots, self._counted = session, threads, slots, counted
         self._wanted = slots  # most that was commanded
         self._routers = 1  # as long as none has come
         with self._lock:
-            self._rooms[session].append(self)
+            self._rooms.append(self)
 
     def counted(self, hello: Hello) -> Hello:
         """Takes in a router's Hello, and returns it with the number of routers."""
@@ -41,12 +41,13 @@ class Room:
     def check(self, workers: int) -> None:
         """Takes the threads of so many workers; raises UsageError for more than can run, which would wait for ever."""
         with self._lock:
-            taken = sum(room._routers + room._wanted for room in self._rooms[self._session] if room is not self)
+            others = [room for room in self._rooms if room._session == self._session and room is not self]
+            taken = sum(room._routers + room._wanted for room in others)
             if self._threads is not None and workers > max(self._slots, self._threads - self._routers - taken):
-                others = f" and {taken} tasks of other queries" if taken else ""
+                beside = f" and {taken} tasks of other queries" if taken else ""
                 raise UsageError(
                     f"A session with {self._threads} threads cannot run {workers} workers beside {self._routers} input "
-                    f"partitions{others}: start it with threads=real_time_threads(partitions, slots), for several "
+                    f"partitions{beside}: start it with threads=real_time_threads(partitions, slots), for several "
                     "queries their sum."
                 )
             self._wanted = max(self._wanted, workers)
@@ -60,7 +61,5 @@ class Room:
     def close(self) -> None:
         """Gives its threads back."""
         with self._lock:
-            if self in (rooms := self._rooms[self._session]):
-                rooms.remove(self)
-            if not rooms:
-                del self._rooms[self._session]
+            if self in self._rooms:
+                self._rooms.remove(self)

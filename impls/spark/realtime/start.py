@@ -8,7 +8,7 @@ from functools import partial
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
-from impls.closing import close_all, end_all, ended_on_error
+from impls.closing import close_all, closed_on_error
 from impls.driver.driver import Driver
 from impls.driver.handle import RunQuery
 from impls.errors import UsageError
@@ -85,10 +85,12 @@ def run_real_time(
         slots: most workers while the query runs; a checkpoint that goes on may need more, and gets them.
     """
     context = spark.sparkContext
-    room = Room(str(context.applicationId), threads_of(context.master), slots, routers_counted(spark))
-    with ended_on_error(room.close):
-        switchboard = Switchboard(room.counted)
-    try:
+    with (
+        closed_on_error(
+            Room(str(context.applicationId), threads_of(context.master), slots, routers_counted(spark))
+        ) as room,
+        closed_on_error(Switchboard(room.counted)) as switchboard,
+    ):
         executor = RealTimeExecutor(switchboard)
         driver = making(executor)
         driver.check_workers = room.check
@@ -106,9 +108,6 @@ def run_real_time(
                 linked=lambda: any(waits() for waits in driver.waits),
             ).begins,
         )
-    except BaseException:
-        end_all((switchboard.close, room.close), "query in real time")
-        raise
     return run, driver, partial(close_all, (switchboard.close, room.close), "query in real time")
 
 
