@@ -6,7 +6,7 @@ What a load still has to show: every commanded migration crossed by records, and
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -61,16 +61,21 @@ class Moved:
         return None if self.begin_us is None or self.end_us is None else (self.end_us - self.begin_us) / 1e6
 
     def __add__(self, other: "Moved") -> "Moved":
-        """Returns what two stages of a query have moved; what is not known of one is not known."""
-        begins, ends = (self.begin_us, other.begin_us), (self.end_us, other.end_us)
-        pulls = [pull for pull in (self.longest_pull_ms, other.longest_pull_ms) if pull is not None]
+        """Returns what two stages of a query have moved; a sum of which one part is not known is None."""
         return Moved(
-            _sum(self.bins, other.bins),
-            _sum(self.size, other.size),
-            min((at for at in begins if at is not None), default=None),
-            max((at for at in ends if at is not None), default=None),
-            max(pulls, default=None),
+            bins=_sum(self.bins, other.bins),
+            size=_sum(self.size, other.size),
+            begin_us=min(_known(self.begin_us, other.begin_us), default=None),
+            end_us=max(_known(self.end_us, other.end_us), default=None),
+            longest_pull_ms=max(_known(self.longest_pull_ms, other.longest_pull_ms), default=None),
         )
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _known(*values: _Number | None) -> list[_Number]:
+    return [value for value in values if value is not None]
 
 
 def _sum(one: int | None, other: int | None) -> int | None:
@@ -115,9 +120,10 @@ def _numbers(begin: Line, end: Line | None, by_number: dict[int, Line]) -> tuple
 
 
 def of_stages(first: Sequence[Migration], second: Sequence[Migration]) -> list[tuple[Migration, list[Migration]]]:
-    """Returns each migration of a first stage, until that of the second one has ended too, and the latter.
+    """Returns each migration of a first stage with those of the second one that the same command began.
 
-    A command goes to both stages at once, under one label; nearest in time is the one that belongs to it.
+    The migration returned ends when the last of them has ended. A command goes to both stages at once, under one label.
+    So a migration of the second stage belongs to the nearest in time of the first one's with its label.
     """
     parts: list[list[Migration]] = [[] for _ in first]
     for one in second if first else ():
@@ -127,10 +133,10 @@ def of_stages(first: Sequence[Migration], second: Sequence[Migration]) -> list[t
 
 
 def _until(one: Migration, others: Sequence[Migration]) -> Migration:
-    ends = [part.end_us for part in (one, *others)]
-    known = [end for end in ends if end is not None]
-    moves = {name: sum(part.moves.get(name, 0) for part in (one, *others)) for name in one.moves}
-    return replace(one, end_us=max(known) if len(known) == len(ends) else None, moves=moves)
+    parts = (one, *others)
+    ends = _known(*(part.end_us for part in parts))
+    moves = {name: sum(part.moves.get(name, 0) for part in parts) for name in one.moves}
+    return replace(one, end_us=max(ends) if len(ends) == len(parts) else None, moves=moves)
 
 
 def moved(migration: Migration, events: Sequence[Line], epochs: Sequence[Line]) -> Moved:

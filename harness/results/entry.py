@@ -76,8 +76,10 @@ def run_entry(files: RunFiles) -> dict[str, Any]:
         "memory_anon_bytes": peaks(files.memory, "anon"),
         "cache": _cache(files),
         "hosts": hosts_entry(files.epochs, files.events),
-        "replicated_bytes": sum(int(line.get("replicated_bytes", 0)) for line in files.all_epochs),
-        "lmdb_bytes": files.lmdb_bytes + (0 if files.second is None else files.second.lmdb_bytes),
+        "replicated_bytes": sum(
+            int(line.get("replicated_bytes", 0)) for stage in files.stages for line in stage.epochs
+        ),
+        "lmdb_bytes": sum(stage.lmdb_bytes for stage in files.stages),
         "generator": generator,
         "throughput": _throughput(files),
         "timeline": files.timeline.rows(files.start_us),

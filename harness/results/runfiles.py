@@ -1,4 +1,4 @@
-"""The files that a run has left, read when they are asked for; a query of two stages has left those of either."""
+"""The files that a run has left, read when asked for; a query of two stages has left epochs and events of each."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -93,7 +93,7 @@ class RunFiles:
 
     @cached_property
     def second(self) -> "RunFiles | None":
-        """The files of the query's second stage, which are its epochs and events; None where it has one stage."""
+        """The files of the query's second stage, epochs and events alone; None where the query has one stage."""
         return RunFiles(self.folder / SECOND) if (self.folder / SECOND).is_dir() else None
 
     @cached_property
@@ -120,9 +120,9 @@ class RunFiles:
         return max((int(line["lmdb_bytes"]) for line in self.epochs), default=0)
 
     @property
-    def all_epochs(self) -> list[dict[str, Any]]:
-        """The epoch logs of all stages."""
-        return [*self.epochs, *([] if self.second is None else self.second.epochs)]
+    def stages(self) -> list["RunFiles"]:
+        """The files of each stage of the query; those of its only one are the run's."""
+        return [self, *([] if self.second is None else [self.second])]
 
     @cached_property
     def warm_up(self) -> WarmUp:
