@@ -19,10 +19,22 @@ _FAR = 1_000_000  # the time of the last record of each partition
 _STEP = 0.5  # how often the time goes on by 1 with a record
 
 
-class Counted(Workload):
-    """Records whose times go on, those of a partition out of order within the disorder."""
+class StageWorkload(Workload):
+    """The input of one query of a chain."""
 
     text = frozenset[str]()
+
+    def results(self) -> list[Row]:
+        """Returns the query's results, in any order."""
+        raise NotImplementedError
+
+    def answers(self) -> list[str]:
+        """Returns them as text."""
+        return sorted(map(_text, self.results()))
+
+
+class Counted(StageWorkload):
+    """Records whose times go on, those of a partition out of order within the disorder."""
 
     def _timed_rows(self) -> list[tuple[int, int, dict[str, Any]]]:
         now, found = 1_000, []
@@ -32,18 +44,11 @@ class Counted(Workload):
             found.append((self._random.randrange(self._p.partitions), name, {"at": at}))
         return found + [(partition, 0, {"at": _FAR}) for partition in range(self._p.partitions)]
 
-    def counts(self) -> Counter[tuple[int, int]]:
+    def results(self) -> list[Row]:
         """Returns the records by end of window and name."""
         rows = ((name, columns["at"]) for log in self.log for name, _, columns in log if columns["at"] < _FAR)
-        return Counter((at - at % SIZE + SIZE, name) for name, at in rows)
-
-    def results(self) -> list[Row]:
-        """Returns the results, in any order."""
-        return [{"end": end, "name": name, "n": n} for (end, name), n in self.counts().items()]
-
-    def answers(self) -> list[str]:
-        """Returns them as text."""
-        return sorted(map(_text, self.results()))
+        counts = Counter((at - at % SIZE + SIZE, name) for name, at in rows)
+        return [{"end": end, "name": name, "n": n} for (end, name), n in counts.items()]
 
 
 def _highest(rows: list[Row]) -> list[Row]:
@@ -67,7 +72,7 @@ def _spread(rows: list[Row]) -> list[Row]:
 _RESULTS = {"highest": (_highest, "end"), "spread": (_spread, "n")}  # what is computed, and by which column
 
 
-class Chained(Workload):
+class Chained(StageWorkload):
     """The results of other queries as they lie in their topics, repeats among them.
 
     The partitions of one topic lie behind those of another, as many of each.
@@ -76,12 +81,11 @@ class Chained(Workload):
         senders: by partition, producer and number of each record; which of them are repeats.
     """
 
-    text = frozenset[str]()
-
-    def __init__(self, p: StageParameters, topics: Sequence[tuple[Topic, Workload]]):
+    def __init__(self, p: StageParameters, topics: Sequence[tuple[Topic, StageWorkload]]):
         self._topics, self._taken, self._seen = [topic for topic, _ in topics], [0] * len(topics), set[Number]()
         self._before = [load for _, load in topics]
         self._compute, self._key = _RESULTS[p.runs]
+        self._each = p.partitions // len(topics)
         super().__init__(p)
         self.senders = SimpleNamespace(numbers=[[] for _ in range(p.partitions)], repeats=set())  # type: ignore[assignment]
 
@@ -99,14 +103,12 @@ class Chained(Workload):
 
     def _partition_of(self, topic: int, key: bytes) -> int:
         """Returns the partition that has the results of a key."""
-        each = self._p.partitions // len(self._topics)
-        return topic * each + int.from_bytes(key, "big") % each
+        return topic * self._each + int.from_bytes(key, "big") % self._each
 
     def ends(self, topic: int) -> dict[int, int]:
         """Returns by partition how far a topic goes, as the broker knows."""
         found = Counter(self._partition_of(topic, key) for *_, key, _ in self._topics[topic].rows)
-        each = self._p.partitions // len(self._topics)
-        return {partition: found[partition] for partition in range(topic * each, (topic + 1) * each)}
+        return {partition: found[partition] for partition in range(topic * self._each, (topic + 1) * self._each)}
 
     def produce(self, number: int) -> None:
         """Lets the next results be seen, of any of the topics."""
@@ -126,9 +128,5 @@ class Chained(Workload):
         self._add(partition, (row[self._key], self.bin_of(row[self._key]), row), {partition})
 
     def results(self) -> list[Row]:
-        """Returns the results, in any order."""
-        return self._compute([row for load in self._before for row in load.results()])  # type: ignore[attr-defined]
-
-    def answers(self) -> list[str]:
-        """Returns them as text."""
-        return sorted(map(_text, self.results()))
+        """Returns what is computed of the results of the queries before."""
+        return self._compute([row for load in self._before for row in load.results()])
