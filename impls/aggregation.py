@@ -17,11 +17,10 @@ from impls.operators.aggregates.operator import END, EVENT, WindowAggregate
 from impls.operators.aggregates.rows import WINDOW, key_type
 from impls.operators.base import Operator, quoted
 from impls.processor.keys import KeyCodec, columns_sql
-from impls.processor.start import OUTPUT_MODES
+from impls.processor.start import OUTPUT_MODES, with_micros
 from impls.protocol.eventtime import EventTime
 from impls.spark.columnnames import case_sensitive, column_named
 from impls.spark.source import delay_ms, event_time_sql, with_watermark
-from impls.worker.output import Output
 
 GROUPING_KEY = "grouping_key"  # the column by which records go to bins
 
@@ -64,7 +63,7 @@ def aggregate(
     keyed = df.withColumn(GROUPING_KEY, F.expr(columns_sql(schema, keys)))
     setting = df.sparkSession.conf.get
     zone, ansi = str(setting("spark.sql.session.timeZone")), str(setting("spark.sql.ansi.enabled")).lower() == "true"
-    micros = not isinstance(options.get("results"), Output)  # a sink that reads the values back
+    micros = with_micros(options.get("results"))
     aggregates = Aggregate({key: types[key] for key in keys}, values, types, zone=zone, micros=micros, ansi=ansi)
     windows = [field for field in schema.fields if types[field.name] == WINDOW]
     if len(windows) > 1:

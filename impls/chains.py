@@ -156,7 +156,8 @@ def chain(
     sources = dict(df) if isinstance(df, Mapping) else {_INPUT: df}
     inputs = inputs_of(name, stages, list(sources))
     settings = dict(producer or {})
-    between = {stage.name: Output(bootstrap, f"{name}.{stage.name}", partitions, settings) for stage in stages[:-1]}
+    topics = {stage.name: f"{name}.{stage.name}" for stage in stages[:-1]}
+    between = {one: Output(bootstrap, topic, partitions, settings, micros=True) for one, topic in topics.items()}
     _make_topics(list(between.values()))
     for one, out in between.items():
         if not is_begun(Path(checkpoint) / one):

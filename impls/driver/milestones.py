@@ -78,15 +78,15 @@ def adding(
 
     def add(_record: EpochRecord) -> None:
         nonlocal last
-        sent = clock.sent
-        if sent is None or (last is not None and sent <= last):
+        below = clock.below
+        if below is None or (last is not None and below <= last):
             return
         try:
-            milestones.add(sent, ends())
+            milestones.add(below, ends())
         except StateError as error:
             _LOG.warning("The next query's watermark waits: %s", error)
         else:
-            last = sent
+            last = below
 
     return add
 

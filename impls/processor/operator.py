@@ -175,7 +175,7 @@ class TimedProcessor(_Processing):
         if bins:
             life = Life(self.program, entries, times)
             self._timers(life, bins, times)
-            self._end(life, made, out, None)  # the plan does not have the bound of the epoch that they were due in
+            self._end(life, made, out, whole_ms(clock.sent))
 
     def _run_input(self, entries: Buffered, one: Input, clock: EpochClock, made: "_Made", out: Effects) -> None:
         times, records = Times(clock.now, whole_ms(one.watermark)), one.records
@@ -191,7 +191,7 @@ class TimedProcessor(_Processing):
         if given:
             life.records(records)
         self._timers(life, sorted({*bins, *life.scope.timed}), times)
-        self._end(life, made, out, whole_ms(clock.late))
+        self._end(life, made, out, whole_ms(clock.sent))
 
     def _due(self, state: BinState, bins: NDArray[np.bool_], times: Times) -> list[int]:
         return state.bins_with_timers(bins, self._due_until(times))
@@ -205,9 +205,9 @@ class TimedProcessor(_Processing):
             expire(life.entries, bins, times.now)
         life.scope.timed.update(bins)
 
-    def _end(self, life: Life, made: "_Made", out: Effects, late: int | None) -> None:
+    def _end(self, life: Life, made: "_Made", out: Effects, sent: int) -> None:
         life.close()
-        made.take(life, late)
+        made.take(life, sent)
         out.fired += life.fired
         life.entries.flush()
         naming.note_earliest(life.entries.state, life.scope.timed, _NOTED)
@@ -221,9 +221,9 @@ class _Made:
         self._keys: list[bytes] = []
         self._payloads: list[bytes] = []
 
-    def take(self, life: Life, late: int | None) -> None:
+    def take(self, life: Life, sent: int) -> None:
         """Takes the output of a life, see `Life.payloads`."""
-        self._payloads += life.payloads(late)
+        self._payloads += life.payloads(sent)
         for bin_, key, count in life.sources:
             self._bins += [bin_] * count
             self._keys += [key] * count

@@ -172,20 +172,21 @@ class Life:
         self._processor.close()
         self._handle.phase = Phase.CLOSED
 
-    def payloads(self, late: int | None) -> list[bytes]:
+    def payloads(self, sent: int) -> list[bytes]:
         """Returns the output as JSON, one per row; raises what pyarrow does for rows of other types than the output's.
 
-        A row with an event time up to `late`, ms, fails the query. As in Spark that is the watermark of the epoch
-        before; the timers of an epoch have later times. With None no row fails.
+        A row with an event time up to `sent`, ms, fails the query. As in Spark that is the watermark of the epoch
+        before, or an earlier one as long as timers of bins that move have not run up to it; those of the epoch have
+        later times.
         """
         try:
             batches = self.output.batches()
         except Exception:
             self._find_wrong()
             raise
-        if late is not None and self.program.event_column:
+        if self.program.event_column:
             for batch in batches:
-                check_event_times(batch, self.program.event_column, late)
+                check_event_times(batch, self.program.event_column, sent)
         return [payload for batch in batches for payload in self.program.to_json(batch)]
 
     def _visit_keys(self, table: pa.Table) -> Iterator[tuple[int, bytes, Any, Iterator[Any]]]:

@@ -98,7 +98,7 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
     kept = check_kept(Path(checkpoint), {"output_mode": modes, "time_mode": mode, "pandas": pandas}, variables)
     program = Program(
         type(statefulProcessor).__name__, raw, key_schema, tuple(frame.columns), _places(frame, keys), output, mode,
-        schemas, pandas, settings, eventTimeColumnName, not isinstance(results, Output), known_as, kept.histories
+        schemas, pandas, settings, eventTimeColumnName, with_micros(results), known_as, kept.histories
     )  # fmt: skip
     initial, write = _initial(initialState, key_schema, Path(checkpoint), options.get("bins", _BINS))
     return stream(
@@ -112,6 +112,11 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
         _prepare=replace(options.pop("_prepare", NOTHING), files=write, first=kept.keep),
         **{**options, "time": "scheduled"} if options.get("time") else options,
     )
+
+
+def with_micros(results: Any) -> bool:
+    """Returns whether times in JSON have microseconds: a sink that reads the values back wants all of them."""
+    return results.micros if isinstance(results, Output) else True
 
 
 def _one_of(given: str, known: tuple[str, ...], what: str) -> Any:

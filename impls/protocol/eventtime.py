@@ -7,7 +7,7 @@ disorder that the operator allows, and never falls.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,8 @@ class EventTime:
         of_all: the watermark follows the highest event time of all partitions, as Spark's does, not the lowest of
             theirs.
         clock: plans have an `EpochClock`, for operators that use processing time, or what Spark makes of a watermark.
+        as_spark: times are µs, a record at the watermark is late, and that is whole ms, as timers are: those of a part
+            of a ms would have yet to run.
     """
 
     column: str
@@ -38,6 +40,7 @@ class EventTime:
     partitions: int = 0
     of_all: bool = False
     clock: bool = False
+    as_spark: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.disorder <= _DISORDER_MAX or self.partitions < 0:
@@ -47,8 +50,8 @@ class EventTime:
 
     @classmethod
     def of_spark(cls, column: str, delay_ms: int = 0) -> "EventTime":
-        """Returns an event time, µs, whose watermark goes as that of Spark's `withWatermark`."""
-        return cls(column, disorder=delay_ms * 1000, of_all=True, clock=True)
+        """Returns an event time, µs, whose watermark goes as that of Spark's `withWatermark`, in whole ms."""
+        return cls(column, disorder=delay_ms * 1000, of_all=True, clock=True, as_spark=True)
 
 
 def whole_ms(watermark_us: int | None) -> int:
@@ -69,21 +72,32 @@ class EpochClock:
         before: that of the epoch before, which is 0 for the first.
         late: watermark of the epoch before, None where there was none.
         waited: bins whose timers that epoch left out, as their state was not where they were routed, or was held.
+        sent: up to where the timers of all bins had run behind that epoch: a query that reads the results was told that
+            no more come up to it. None where they have not run.
     """
 
     now: int
     before: int = 0
     late: int | None = None
     waited: tuple[int, ...] = ()
+    sent: int | None = None
+
+    def behind_first(self, watermark: int | None) -> "EpochClock":
+        """Returns the times for a commit behind the epoch's first: timers have run, and records up to them are late."""
+        return replace(self, late=watermark)
+
+    def behind_epoch(self, watermark: int | None) -> "EpochClock":
+        """Returns the times for a commit between the epoch, in which all bins have run, and the next one."""
+        return replace(self, late=watermark, sent=watermark)
 
     def to_json(self) -> list[Any]:
         """Returns a JSON-ready list."""
-        return [self.now, self.before, self.late, list(self.waited)]
+        return [self.now, self.before, self.late, list(self.waited), self.sent]
 
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> "EpochClock":
-        """Reads what `to_json` wrote."""
-        return cls(data[0], data[1], data[2], tuple(data[3]))
+        """Reads what `to_json` wrote; plans of before 0.3 have no `sent`."""
+        return cls(data[0], data[1], data[2], tuple(data[3]), *data[4:])
 
 
 class EventClock:
@@ -113,7 +127,7 @@ class EventClock:
         if not self._event_time.clock:
             return None
         before, late = self._last
-        return EpochClock(max(now_ms, before), before, late, self._waited)
+        return EpochClock(max(now_ms, before), before, late, self._waited, self.sent)
 
     @property
     def settled(self) -> bool:
@@ -122,16 +136,18 @@ class EventClock:
 
     @property
     def sent(self) -> int | None:
-        """Up to where the timers of all bins have run, as of the epoch observed last; None before the first one has.
-
-        No result of a timer at or below it comes any more, nor one of a record below it that is not late.
-        """
+        """Up to where the timers of all bins have run, as of the epoch observed last; None before the first one has."""
         until = int(self._run.min())
         return None if until == NO_TIME else until
 
+    @property
+    def below(self) -> int | None:
+        """The event time below which no result comes any more, as of the epoch observed last; None for none."""
+        return None if self.sent is None else self.sent + self._event_time.as_spark
+
     def reach(self, time: int) -> None:
         """Takes in that no result of the other query comes any more that is below an event time."""
-        self._rise(time - self._event_time.disorder)
+        self._rise(time - self._event_time.as_spark - self._event_time.disorder)
 
     def reached(self, time: int | None) -> bool:
         """Returns whether the watermark has come to a time with the epoch observed last; never to None."""
@@ -167,6 +183,7 @@ class EventClock:
             self._rise((max if self._event_time.of_all else min)(self._seen.values()) - self._event_time.disorder)
 
     def _rise(self, now: int) -> None:
+        now -= now % 1000 if self._event_time.as_spark else 0
         self.watermark = now if self.watermark is None else max(now, self.watermark)
 
     def forget(self, is_gone: Callable[[int], bool]) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from impls.operators.base import Input
+from impls.protocol.eventtime import EpochClock
 from impls.protocol.report import EventTimes, Pipelines, Queues, Report
 from impls.store.entries import Changes
 from impls.store.offsets import Advance, Applied
@@ -39,6 +40,7 @@ class Applying:
         report: takes what was done.
         number: under which records are queued; numbers of a worker grow.
         queues: what waits in the transaction.
+        clock: the times of the commit, None where the event time of the operator has no clock.
         applied: what bins have applied already, where input may come again.
         begin: begins a transaction inside the task's, for trials; None where there cannot be one.
     """
@@ -51,10 +53,12 @@ class Applying:
         *,
         number: int,
         queues: QueueIndex,
+        clock: EpochClock | None = None,
         applied: Sequence[Applied] = (),
         begin: Begin | None = None,
     ):
         self._task, self._txn, self._report, self._applied = task, txn, report, applied
+        self._clock = clock
         self._begin, self._number, self.queues = begin, number, queues
         self.changes = Changes()
         self.queue: list[tuple[int, bytes | None]] = []
@@ -106,7 +110,7 @@ class Applying:
         ready = [bin_ for bin_ in self.queues.lengths if not waits[bin_]]
         parts = self.queues.take(self._txn, ready)
         queued = queued_inputs(((number, self._new(part)) for number, part in parts), len(waits))
-        own = Input(mine, written.watermark, table, written.clock)
+        own = Input(mine, written.watermark, table, self._clock)
         changes: list[tuple[int, bytes | None]] = [(bin_, None) for bin_ in ready]
         if waits.any():
             changes += queue_input(self._txn, self._number, input_of(own, waits))

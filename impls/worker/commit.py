@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from impls.durability.frame import Frame
 from impls.faults import fault
+from impls.protocol.eventtime import EpochClock
 from impls.protocol.plan import Pull
 from impls.protocol.report import PARTS, Report, Written
 from impls.store.bins import begin_drop, drop_bin, drop_piece
@@ -122,13 +123,27 @@ def _work(
             env.queues.check(txn)
         work = Applying(
             task, txn, report, number=env.state.number, applied=env.applied, begin=lambda: env.begin_inner(txn),
-            queues=env.queues,
+            queues=env.queues, clock=_clock(task, given, first=first),
         )  # fmt: skip
         if given.records is not None:
             report.rates = counts(given.records.column("bin").to_numpy())
         work.run(given.records, given.blocked)
         report.queues = reported(work.queues)
     return work
+
+
+def _clock(task: Task, given: CommitInput, *, first: bool) -> EpochClock | None:
+    """Returns the times of a commit, None where the event time of the operator has no clock.
+
+    Between two epochs a bin that waited in the one before has timers up to its watermark still to run.
+    """
+    written = task.order.written
+    if written.clock is None or first:
+        return written.clock
+    waiting = given.blocked or any(written.plan.routing[bin_] == task.worker for bin_ in written.plan.hold)
+    if given.in_epoch or waiting:
+        return written.clock.behind_first(written.watermark)
+    return written.clock.behind_epoch(written.watermark)
 
 
 def _begin_drops(env: Environment, txn: lmdb.Transaction, bins: Sequence[int], *, whole: bool) -> None:

@@ -49,6 +49,8 @@ class Output:
         partitions: its number of partitions.
         options: further librdkafka producer settings, such as those of SASL and TLS.
         query: the query's identity, which it gives itself when it begins.
+        micros: times in results that are JSON have microseconds, and not milliseconds as Spark's `to_json` gives them:
+            for another query that goes by them (`impls.results_of`).
     """
 
     bootstrap: str
@@ -56,6 +58,7 @@ class Output:
     partitions: int
     options: dict[str, str] = field(default_factory=dict, repr=False)
     query: str = ""
+    micros: bool = False
 
     def connect(self) -> None:
         """Connects this process to the broker, as far as that goes in 5 s: what does not work is seen by `send`."""

@@ -8,6 +8,7 @@ import pytest
 from linked import PARTITIONS, Topic
 from pipeline import await_true
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming import StatefulProcessor
 from topics import json_rows, producer_for
 
 import impls
@@ -80,3 +81,38 @@ def test_windows_of_windows_are_those_of_spark(spark, kafka, topic_factory, tmp_
     assert all(times == 1 for times, _ in found.last.values())
     ours = sorted(json.dumps(row, separators=(",", ":")) for _, row in found.last.values())
     assert ours == of_spark(spark, rows, "spark_chain")
+
+
+class Passes(StatefulProcessor):
+    """Gives each row on."""
+
+    def init(self, handle):
+        pass
+
+    def handleInputRows(self, key, rows, timerValues):  # noqa: N802, N803
+        yield from rows
+
+
+def test_event_times_keep_their_microseconds_between_stages(spark, kafka, topic_factory, tmp_path):
+    """Rows less than a millisecond behind the watermark's, which each stage takes."""
+    topic, results = topic_factory(2), topic_factory(PARTITIONS)
+    rows, found = json_rows(spark, kafka, topic, "user string, at timestamp"), Topic(kafka, results)
+    give = partial(
+        impls.transform_with_state, statefulProcessor=Passes(), outputStructType="user string, at timestamp",
+        outputMode="append", timeMode="eventtime", eventTimeColumnName="at",
+    )  # fmt: skip
+
+    def by_user(frame):
+        return frame.select("user", "at", "partition", "offset").withWatermark("at", "0 seconds").groupBy("user")
+
+    stages = [impls.Stage(name, give, 2, "user string, at timestamp", select=by_user) for name in ("one", "two")]
+    sent_times = [f"2026-01-01T00:00:{second:02}.000{us:03}Z" for second in range(4) for us in (0, 1, 999)]
+    with impls.chain(
+        rows, stages, name=topic.replace(".", "-"), bootstrap=kafka, state_dir=tmp_path / "state",
+        results=impls.Output(kafka, results, PARTITIONS, micros=True), checkpoint=tmp_path / "checkpoint", bins=16,
+    ):  # fmt: skip
+        for number, at in enumerate(sent_times):
+            producer_for(kafka).produce(topic, json.dumps({"user": f"u{number}", "at": at}), partition=0)
+            assert producer_for(kafka).flush(30) == 0
+            await_true(lambda number=number: len(found.read()) == number + 1, f"row {number} has gone through")
+    assert sorted(row["at"] for _, row in found.last.values()) == sent_times

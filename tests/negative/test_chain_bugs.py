@@ -72,6 +72,19 @@ def a_watermark_by_the_results_own_times(patch):
     patch.setattr(StageParameters, "make_controller", make_controller)
 
 
+def a_record_taken_for_a_window_that_has_closed(patch):
+    patch.setattr(commit, "_clock", lambda task, *_, **__: task.order.written.clock)
+
+
+def a_milestone_between_two_whole_ms(patch):
+    patch.setattr(EventClock, "_rise", lambda self, now: setattr(self, "watermark", max(now, self.watermark or now)))
+
+
+def a_result_at_the_milestone_forgotten(patch):
+    plain = EventClock.reach
+    patch.setattr(EventClock, "reach", lambda self, time: plain(self, time + self._event_time.as_spark))
+
+
 BUGS = {
     repeats_taken_for_new_results: {"offsets", "once", "results", "reports"},
     a_milestone_before_the_timers_have_run: {"results"},
@@ -81,9 +94,19 @@ BUGS = {
     the_oldest_milestone_given_up: {"results"},
     a_watermark_of_the_input_that_is_ahead: {"results"},
     a_watermark_by_the_results_own_times: {"results"},
+    a_record_taken_for_a_window_that_has_closed: {"results", "windows"},
+    a_milestone_between_two_whole_ms: {"results"},
+    a_result_at_the_milestone_forgotten: {"results"},
+}
+
+
+SHAPES = {
+    a_record_taken_for_a_window_that_has_closed: "windows",
+    a_milestone_between_two_whole_ms: "windows",
+    a_result_at_the_milestone_forgotten: "each",
 }
 
 
 @pytest.mark.parametrize("plant", BUGS, ids=lambda plant: plant.__name__)
 def test_a_bug_planted_between_two_queries_is_found(plant):
-    planted.find(plant, lambda seed: simulate(draw(seed)), BUGS[plant], SEEDS)
+    planted.find(plant, lambda seed: simulate(draw(seed, shape=SHAPES.get(plant))), BUGS[plant], SEEDS)

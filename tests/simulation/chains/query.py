@@ -6,8 +6,8 @@ from random import Random
 from realtime.query import Query
 from realtime.troubles import Troubles
 
-from chains.parameters import ChainParameters, StageParameters
-from chains.workloads import Chained, Counted
+from chains.parameters import UNITS, ChainParameters, StageParameters
+from chains.workloads import Chained, Clocked, Counted
 from impls.autoscale.intervals import PartitionOffsets
 from impls.driver.milestones import Milestones, adding, follow
 from impls.errors import StateError
@@ -47,8 +47,10 @@ class Chain:
         self.queries: list[StageQuery] = []
         for place, own in enumerate(p.stages):
             before = [self.queries[one] for one in own.inputs]
-            load = Chained(own, [(one.topic, one.load) for one in before]) if before else Counted(own)
+            plain = Clocked if own.runs in UNITS else Counted
+            load = Chained(own, [(one.topic, one.load) for one in before]) if before else plain(own)
             self.queries.append(StageQuery(own, load, troubles, folder / str(place), self))
+            load.topic = self.queries[-1].topic
         self._starting = False
         self._link()
 

@@ -6,23 +6,30 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from chaos.violation import require
 from linked_operators import DISORDER, SIZE
 from realtime.topic import Topic
 from realtime.workload import Workload, _text
 
-from chains.parameters import NAMES, StageParameters
+from chains.clocked import END, EVENT, MOST, NOBODY, columns_of
+from chains.parameters import CLOCKED_DISORDER, NAMES, UNITS, StageParameters
 
 Row = dict[str, Any]
 Number = tuple[int, int, int, int]  # topic, worker, epoch, index
 _EPOCH_BITS = 31  # below them is a result's index
 _FAR = 1_000_000  # the time of the last record of each partition
-_STEP = 0.5  # how often the time goes on by 1 with a record
+_STEPS = {"each": 0.1}  # how often the time goes on by 1 with a record, where that is not as often as not
 
 
 class StageWorkload(Workload):
-    """The input of one query of a chain."""
+    """The input of one query of a chain.
+
+    Attributes:
+        topic: of the query's results.
+    """
 
     text = frozenset[str]()
+    topic: Topic
 
     def results(self) -> list[Row]:
         """Returns the query's results, in any order."""
@@ -36,19 +43,68 @@ class StageWorkload(Workload):
 class Counted(StageWorkload):
     """Records whose times go on, those of a partition out of order within the disorder."""
 
+    _p: StageParameters
+    disorder = DISORDER
+
     def _timed_rows(self) -> list[tuple[int, int, dict[str, Any]]]:
         now, found = 1_000, []
         for _ in range(self._p.records):
-            now += self._random.random() < _STEP
-            at, name = now - self._random.randrange(DISORDER), self._random.randrange(NAMES)
+            now += self._random.random() < _STEPS.get(self._p.runs, 0.5)
+            at, name = now - self._random.randrange(self.disorder), self._random.randrange(NAMES)
             found.append((self._random.randrange(self._p.partitions), name, {"at": at}))
-        return found + [(partition, 0, {"at": _FAR}) for partition in range(self._p.partitions)]
+        return found + [(partition, NOBODY, {"at": _FAR}) for partition in range(self._p.partitions)]
 
     def results(self) -> list[Row]:
         """Returns the records by end of window and name."""
-        rows = ((name, columns["at"]) for log in self.log for name, _, columns in log if columns["at"] < _FAR)
+        rows = ((name, columns["at"]) for log in self.log for name, _, columns in log if name != NOBODY)
         counts = Counter((at - at % SIZE + SIZE, name) for name, at in rows)
         return [{"end": end, "name": name, "n": n} for (end, name), n in counts.items()]
+
+
+class Clocked(Counted):
+    """The same for an operator with a clock: keys are names, or a window and a name; records may be late."""
+
+    disorder = CLOCKED_DISORDER
+
+    def _timed_rows(self) -> list[tuple[int, int, dict[str, Any]]]:
+        self.counted = Counter[tuple[int, int]]()  # by end of window and name
+        plain, (unit, size), rows = super()._timed_rows(), UNITS[self._p.runs], []
+        for partition, name, columns in plain:
+            at = columns["at"]
+            end = at - at % size + size if size else at
+            self.counted[end * unit, name] += name != NOBODY
+            key = name if self._p.runs == "closed" else end * unit * MOST + name
+            rows.append((partition, key, columns_of(self._p.runs, name, at * unit, end * unit)))
+        return rows
+
+    def key_bytes(self, key: int) -> bytes:
+        """Returns a key: for a processor as `impls.processor.keys` has it."""
+        return super().key_bytes(key) if self._p.runs != "closed" else b"\1" + super().key_bytes(key)
+
+    @staticmethod
+    def answer(value: bytes) -> str:
+        """Returns a result as `answers` has it: without the column of its event time."""
+        return _text(_of_window(value))
+
+    def results(self) -> list[Row]:
+        """Returns all windows' counts, where records can be late what was sent: of each window once, and no more."""
+        if self._p.runs == "each":
+            return [{"end": end, "name": name, "n": 1} for end, name in self.counted.elements()]
+        if self._p.exact:
+            return [{"end": end, "name": name, "n": n} for (end, name), n in self.counted.items() if n]
+        sent = {row[:3]: _of_window(row[-1]) for row in self.topic.rows}
+        found = Counter[tuple[int, int]]()
+        for row in sent.values():
+            place = row["end"], row["name"]
+            require(place not in found, "windows", f"the window and name {place} have two results")
+            found[place] = row["n"]
+        require(found <= self.counted, "windows", f"windows have too many: {found - self.counted}")
+        return list(sent.values())
+
+
+def _of_window(value: bytes) -> Row:
+    row = json.loads(value)
+    return {name: row[name] for name in ("end", "name", "n")}
 
 
 def _highest(rows: list[Row]) -> list[Row]:
@@ -69,7 +125,21 @@ def _spread(rows: list[Row]) -> list[Row]:
     return [{"end": end, "n": n, "times": times} for (end, n), times in found.items()]
 
 
-_RESULTS = {"highest": (_highest, "end"), "spread": (_spread, "n")}  # what is computed, and by which column
+def _wide(rows: list[Row]) -> list[Row]:
+    """Returns how often each number came in each window of _WIDE."""
+    found = Counter((_end_of_wide(row), row["n"]) for row in rows)
+    return [{"end": end, "n": n, "times": times} for (end, n), times in found.items()]
+
+
+def _end_of_wide(row: Row) -> int:
+    """Returns the end of the window that holds the last µs of a row's."""
+    end: int = -(-row["end"] // _WIDE) * _WIDE
+    return end
+
+
+_WIDE = 1_000  # µs
+_RESULTS = {"highest": (_highest, "end"), "spread": (_spread, "n"), "wide": (_wide, "end")}
+"""What is computed, and by which column."""
 
 
 class Chained(StageWorkload):
@@ -120,12 +190,16 @@ class Chained(StageWorkload):
         worker, epoch, index, _, key, value = self._topics[topic].rows[self._taken[topic]]
         self._taken[topic] += 1
         partition, row = self._partition_of(topic, key), json.loads(value)
+        by = row[self._key]
+        if self._p.runs == "wide":
+            end = _end_of_wide(row)
+            by, row = end * MOST + row["n"], {"end": end, "n": row["n"], EVENT: row["end"], END: end}
         if (topic, worker, epoch, index) in self._seen:
             self.senders.repeats.add((partition, len(self.log[partition])))
         self._seen.add((topic, worker, epoch, index))
         producer = -1 - worker * self._p.partitions - partition
         self.senders.numbers[partition].append((producer, epoch << _EPOCH_BITS | index))
-        self._add(partition, (row[self._key], self.bin_of(row[self._key]), row), {partition})
+        self._add(partition, (by, self.bin_of(by), row), {partition})
 
     def results(self) -> list[Row]:
         """Returns what is computed of the results of the queries before."""

@@ -38,6 +38,7 @@ class Parameters(epochs.Parameters):
         commit: records of a commit at most.
         rows: rows of a record at most.
         anew: probability of each partition's topic to be made anew before a driver starts.
+        come: probability of each step that records come.
     """
 
     partitions: int = 2
@@ -48,6 +49,7 @@ class Parameters(epochs.Parameters):
     commit: int = 32_768
     rows: int = 1
     anew: float = 0.0
+    come: float = 0.1
 
     @property
     def timed(self) -> bool:

@@ -203,7 +203,7 @@ class Query:
         actions = session.actions(self._tell, self._step, self._route)
         if not actions and session.dying is None and not session.ending:
             require(epoch is None, "stuck", f"nobody can do anything for epoch {epoch}")
-        if self.load.left and self._random.random() < 0.1:
+        if self.load.left and self._random.random() < self._p.come:
             self.load.produce(self._random.randint(1, 8))
         if actions:
             self._random.choice(actions)()

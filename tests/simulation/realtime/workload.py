@@ -74,6 +74,10 @@ class Workload:
             return key // self.operator.per_bin(self._p.bins)
         return int(bin_of_hash(hash_int64(np.array([key], np.int64)), self._p.bins)[0])
 
+    def key_bytes(self, key: int) -> bytes:
+        """Returns a key as the operator has it."""
+        return key.to_bytes(8, "big")
+
     def produce(self, number: int) -> None:
         """Adds records, to partitions that are not idle; events keep their order."""
         begun: set[int] = set()  # partitions that have got a row: a record is there whole or not at all
@@ -136,7 +140,7 @@ class Workload:
         long = self.operator.key_type == "long"
         columns: list[Any] = [
             [bin_ for _, bin_, _ in found], codes, offsets, [0] * number,
-            keys if long else [None if key is None else key.to_bytes(8, "big") for key in keys],
+            keys if long else [None if key is None else self.key_bytes(key) for key in keys],
             *([row.get(name) for _, _, row in found] for name in self.operator.columns),
             *([rows] if self.places.several else []),
             *(zip(*self.senders.numbers[partition][low:high], strict=True) if self._p.linked else []),

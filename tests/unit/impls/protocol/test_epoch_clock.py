@@ -31,7 +31,7 @@ def test_a_plan_records_processing_time_and_what_the_epoch_before_left_out():
     assert second.watermark == 45  # of the highest of all partitions
     assert second.clock == EpochClock(100, 100, None, (2,))
     known.observe(observed(1))
-    assert known.plan(2, 1, now_ms=300).clock == EpochClock(300, 100, 45)
+    assert known.plan(2, 1, now_ms=300).clock == EpochClock(300, 100, 45, sent=45)
     assert WrittenPlan.from_json(json.loads(json.dumps(second.to_json()))).clock == second.clock
 
 
@@ -72,3 +72,22 @@ def test_an_epoch_for_a_timer_that_the_watermark_or_the_input_has_reached_is_not
     assert not haste.begins()
     now[0] += 0.02
     assert haste.begins()
+
+
+def test_results_are_promised_up_to_where_the_timers_of_all_bins_have_run():
+    known = controller(EventTime.of_spark("at"))
+    for epoch, waits in enumerate(([], [], [3], [3], [])):
+        plan = known.plan(epoch, 1, now_ms=100)
+        known.observe(observed(epoch, times=[(0, 5_400 + 2_000 * epoch)], waits=waits))
+        watermark, sent = plan.watermark, plan.clock.sent
+        want = (None, None, 5_000, 5_000, 5_000)[epoch]
+        assert sent == want, f"epoch {epoch} has the watermark {watermark}, and bin 3 waits from the third one on"
+    assert known.plan(5, 1, now_ms=100).clock.sent == known.clock.sent == 11_000  # whole ms of the epoch before
+    assert known.clock.below == 11_001  # a result at 11,000 is late for who goes by it
+
+
+def test_who_reads_results_as_spark_does_takes_one_at_the_milestone_still():
+    plain, as_spark = EventClock(EventTime("at"), 4, linked=True), EventClock(EventTime.of_spark("at"), 4, linked=True)
+    for clock in (plain, as_spark):
+        clock.reach(7_000)
+    assert (plain.watermark, as_spark.watermark) == (7_000, 6_000)
