@@ -47,7 +47,6 @@ from impls.spark.realtime.start import REAL_TIME_DROPS, check_real_time, run_rea
 from impls.spark.session import check_session, local_location
 from impls.spark.shipping import equip, pickled
 from impls.spark.spec import hosts_of, spec_of
-from impls.spark.topics import Topics
 from impls.worker.output import Output
 from impls.worker.query import QuerySpec
 from impls.worker.refused import ON_ERROR
@@ -181,7 +180,7 @@ def _handle(
     """Returns the handle of a query in real time, or in micro-batches at a trigger's interval."""
     read.keep(opened.own, fsync=opened.fsync)
     if isinstance(how_to, RealTime):
-        run, driver, end = _in_real_time(how_to, frame, spec, opened, making, read.told_apart)
+        run, driver, end = _in_real_time(how_to, frame, spec, opened, making, read)
     else:
         run, driver, end = _in_micro_batches(how_to, frame, spec, opened, making)
     with ended_on_error(end):  # as long as no handle ends it
@@ -226,15 +225,15 @@ def _in_micro_batches(trigger: str, frame: DataFrame, spec: QuerySpec, opened: C
     return runner(_writer(ticking, opened, trigger), tell), driver, lambda: None
 
 
-def _in_real_time(  # noqa: PLR0917 - as `_in_micro_batches`, and the topics
-    how: RealTime, frame: DataFrame, spec: QuerySpec, opened: Checkpoint, making: _Making, topics: Topics
+def _in_real_time(  # noqa: PLR0917 - as `_in_micro_batches`, and the input
+    how: RealTime, frame: DataFrame, spec: QuerySpec, opened: Checkpoint, making: _Making, read: QueryInput
 ) -> _Started:
     """Returns what `run_real_time` does."""
 
     def query(switchboard: Switchboard) -> RealTimeQuery:
-        return RealTimeQuery(frame, spec, switchboard, opened.name, opened.spark, how.batch, topics)
+        return RealTimeQuery(frame, spec, switchboard, opened.name, opened.spark, how.batch, read.told_apart)
 
-    return run_real_time(frame.sparkSession, query, making, slots=how.slots)
+    return run_real_time(frame.sparkSession, query, making, slots=how.slots, partitions=read.partitions())
 
 
 def _is_real_time(mode: str, source: Identified, how: Mechanism, checkpoint: str, log_dir: str | None) -> bool:

@@ -6,6 +6,7 @@ are in a folder of its own in the run's.
 
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from impls import catalog
 from impls.api import stream
 from impls.chains import Chain, chain
 from impls.closing import close_all, ended_on_error
+from impls.driver.handle import StreamHandle
+from impls.errors import UsageError
 from impls.operators import Operator
 from impls.operators.nexmark import QUERIES, SecondStage
 from impls.spark.columns import KEY, TIME
@@ -73,9 +76,11 @@ class ChainedQuery:
         return self._first.measured
 
     def rebalance(self, goal: NDArray[np.int32], *, label: str) -> str:
-        """Asks both stages for an assignment and returns the first one's id of the command."""
-        commands = [handle.rebalance(goal, label=label) for handle in (self._first, self._second)]
-        return commands[0]
+        """Asks both stages for an assignment, or none where one refuses it; returns the first one's command's id."""
+        before, command = self._first.goal, self._first.rebalance(goal, label=label)
+        with ended_on_error(lambda: _taken_back(self._first, before)):
+            self._second.rebalance(goal, label=label)
+        return command
 
     def autoscale(self, policy: str | None, **how: Any) -> None:
         """Lets a policy rescale each stage, or none where one refuses it, see `StreamHandle.autoscale`."""
@@ -105,6 +110,12 @@ class ChainedQuery:
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         self._chain.__exit__(kind, *rest)
+
+
+def _taken_back(first: StreamHandle, before: NDArray[np.int32]) -> None:
+    """Gives the first stage back the assignment that it had; where it has ended, the second one's error says so."""
+    with suppress(UsageError):
+        first.rebalance(before, label="as the second stage")
 
 
 def start_chain(

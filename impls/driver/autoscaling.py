@@ -241,13 +241,16 @@ class Autoscaled(ABC):
         if policy is not None:
             settings = AutoscaleSettings(policy, min, max, interval_s, cooldown_s, warmup, percentile)
             check_bins(self._scaled.controller.bins, max)
-            self._scaled.check_workers(max)
         with self._switch:
             if self._scaled.ending:
                 raise UsageError("The query has ended: start it again before it is autoscaled.")
+            with self._scaled.allowing(0 if settings is None else max):
+                pass  # where they are not allowed, the policy before goes on; it may be about to rescale
             self._turn_off()
             if settings is not None:
-                self._turn_on(settings)
+                with self._scaled.allowing(max):
+                    self._turn_on(settings)
+                    self._scaled.autoscaled_to = max
 
     def autoscale_status(self) -> dict[str, Any]:
         """Returns what `status()` says of autoscaling: nothing where the query is not autoscaled."""
@@ -276,6 +279,7 @@ class Autoscaled(ABC):
 
     def _turn_off(self) -> None:
         running, self._autoscaling = self._autoscaling, None
+        self._scaled.autoscaled_to = 0
         if running is not None:
             self._scaled.listeners.remove(running.take)
             running.stop()

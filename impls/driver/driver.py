@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -79,7 +79,8 @@ class Driver:
         self.before_plan: list[Callable[[int], None]] = []  # called before an epoch gets its plan
         self.waits: list[Callable[[], bool]] = []  # say whether the next epoch is wanted at once
         self.on_command: Callable[[], None] = lambda: None  # called when an epoch is wanted at once
-        self.check_workers: Callable[[int], None] = lambda _workers: None  # raises UsageError: more than can run
+        self.allowing: Callable[[int], AbstractContextManager[object]] = lambda _workers: nullcontext()  # UsageError
+        self.autoscaled_to = 0  # most workers that a policy may ask for
         self.now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000  # processing time of the next plan
         self.last_epoch = -1
         self._planned = self._held = -1  # the last epoch with a durable plan; the last one the controller holds
@@ -143,8 +144,7 @@ class Driver:
         the query ends.
         """
         goal = check_goal(goal, self.controller.bins)
-        self.check_workers(1 + int(goal.max()))
-        with self.locked():
+        with self.allowing(1 + int(goal.max())), self.locked():
             self._check_goes_on()
             command = Command.new(kind, goal, label, from_epoch=self.next_planned, hosts=hosts)
             self._checkpoint.commands.append(command.to_json())

@@ -14,7 +14,8 @@ from impls.controltopic.listener import Begin
 from impls.driver.arrivals import Arrivals
 from impls.driver.handle import RunQuery
 from impls.driver.journal import replace_bytes
-from impls.errors import ADVICE, UsageError
+from impls.driver.topicids import partitions_of
+from impls.errors import ADVICE, StateError, UsageError
 from impls.spark.identity import KAFKA, Identified, identified, readings_of, rows_of, streaming_sources
 from impls.spark.known import ANSWER_S, KafkaTopics, RunningTopics, topics_at_start
 from impls.spark.source import InputLog, epoch_begin, read_offsets, read_partitions, read_until, real_time_begin
@@ -145,6 +146,14 @@ class QueryInput:
         if real_time:
             return lambda _epoch: real_time_begin(self.location, self.told_apart)
         return partial(epoch_begin, self.location)
+
+    def partitions(self) -> int:
+        """Returns how many partitions the Kafka sources have, one at least: those that a broker in reach knows."""
+        try:
+            known = {} if self.broker is None else partitions_of(self.broker, ANSWER_S)
+        except StateError:
+            known = {}
+        return max(1, sum(reading.partitions(known) for reading in self.topics.readings))
 
     def arrivals(self, *, real_time: bool) -> Arrivals | None:
         """Returns what says how far the source goes and was read; None where it is not Kafka."""

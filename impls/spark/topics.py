@@ -34,12 +34,18 @@ class Reading:
         place: its place among the Kafka sources of the plan.
         loses: it goes on where records are gone (`failOnDataLoss` is false).
         linked: it reads another query's results, see `impls.spark.links`.
+        assigned: how many partitions it names; 0 where it reads all of its topics.
     """
 
     topics: tuple[str, ...] | None
     place: int = 0
     loses: bool = False
     linked: bool = False
+    assigned: int = 0
+
+    def partitions(self, known: Mapping[str, Collection[int]]) -> int:
+        """Returns how many partitions it reads, by those that a broker's topics have; 0 for a pattern."""
+        return self.assigned or sum(len(known.get(topic, ())) for topic in self.topics or ())
 
     def may_read(self, topic: str) -> bool:
         """Returns whether the topic can be one of its."""
@@ -53,7 +59,8 @@ def reading_of(options: Mapping[str, str], place: int) -> Reading:
     if "subscribe" in options:
         topics = tuple(name.strip() for name in options["subscribe"].split(",") if name.strip())
     elif "assign" in options:
-        topics = tuple(sorted(json.loads(options["assign"])))
+        assigned = json.loads(options["assign"])
+        return Reading(tuple(sorted(assigned)), place, loses, linked, sum(map(len, assigned.values())))
     return Reading(topics, place, loses, linked)
 
 

@@ -1,7 +1,8 @@
 """The threads of a session, which the real-time queries that run in it share."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 from impls.errors import UsageError
@@ -11,23 +12,26 @@ from impls.protocol.session import Hello
 class Room:
     """Says how many workers a query can run, as the session runs all tasks of all its real-time queries at once.
 
-    Besides workers these are a router for each input partition. A query keeps the threads of the most workers that it
-    was allowed. From any threads.
+    Besides workers these are a router for each input partition. A query has a thread for each of its slots, and for
+    each worker that it may still get. From any threads.
+
+    Attributes:
+        wanted: returns the most workers that the query may get by what was asked for last.
 
     Args:
         session: its name; rooms of one session know each other until `close`.
         threads: of the session, None where that is not known.
-        slots: workers that run at least.
+        routers: input partitions, as far as they are known before a router has come.
         counted: adds to a router's Hello how many routers there are.
     """
 
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     _rooms: ClassVar[list["Room"]] = []  # of all sessions
 
-    def __init__(self, session: str, threads: int | None, slots: int, counted: Callable[[Hello], Hello]):
-        self._session, self._threads, self._slots, self._counted = session, threads, slots, counted
-        self._wanted = slots  # most that was commanded
-        self._routers = 1  # as long as none has come
+    def __init__(self, session: str, threads: int | None, routers: int, counted: Callable[[Hello], Hello]):
+        self._session, self._threads, self._counted = session, threads, counted
+        self._slots, self._routers = 0, routers
+        self.wanted: Callable[[], int] = lambda: 0
         with self._lock:
             self._rooms.append(self)
 
@@ -38,25 +42,45 @@ class Room:
             self._routers = found.of
         return found
 
-    def check(self, workers: int) -> None:
-        """Takes the threads of so many workers; raises UsageError for more than can run, which would wait for ever."""
-        with self._lock:
-            others = [room for room in self._rooms if room._session == self._session and room is not self]
-            taken = sum(room._routers + room._wanted for room in others)
-            if self._threads is not None and workers > max(self._slots, self._threads - self._routers - taken):
-                beside = f" and {taken} tasks of other queries" if taken else ""
-                raise UsageError(
-                    f"A session with {self._threads} threads cannot run {workers} workers beside {self._routers} input "
-                    f"partitions{beside}: start it with threads=real_time_threads(partitions, slots), for several "
-                    "queries their sum."
-                )
-            self._wanted = max(self._wanted, workers)
+    def begin(self, slots: int) -> None:
+        """Takes the threads of a query's slots; raises UsageError for more than other queries of the session leave.
 
-    def take(self, workers: int) -> None:
-        """Takes the threads of workers that are there, as in a checkpoint that goes on."""
+        Where there is no other one, Spark refuses what it cannot run.
+        """
         with self._lock:
-            self._slots = max(self._slots, workers)
-            self._wanted = max(self._wanted, workers)
+            if self._taken():
+                self._check(slots)
+            self._slots = slots
+
+    def resize(self, slots: int) -> None:
+        """Takes in that the query runs with so many slots, for workers that were allowed."""
+        self._slots = slots
+
+    @contextmanager
+    def allowing(self, workers: int) -> Iterator[None]:
+        """Lets no other query take threads, for the time in which so many workers become those that are `wanted`.
+
+        Raises:
+            UsageError: they are more than can run, and would wait for ever.
+        """
+        with self._lock:
+            if workers > self._slots:
+                self._check(workers)
+            yield
+
+    def _check(self, workers: int) -> None:
+        taken = self._taken()
+        if self._threads is not None and workers > self._threads - self._routers - taken:
+            beside = f" and {taken} tasks of other queries" if taken else ""
+            raise UsageError(
+                f"A session with {self._threads} threads cannot run {workers} workers beside {self._routers} input "
+                f"partitions{beside}: start it with threads=real_time_threads(partitions, slots), for several "
+                "queries their sum."
+            )
+
+    def _taken(self) -> int:
+        others = [room for room in self._rooms if room._session == self._session and room is not self]
+        return sum(room._routers + max(room._slots, room.wanted()) for room in others)
 
     def close(self) -> None:
         """Gives its threads back."""

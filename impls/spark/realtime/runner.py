@@ -152,6 +152,7 @@ def runner_of(
     slots: int,
     next_epoch: Callable[[], int],
     busy: Callable[[], bool],
+    resized: Callable[[int], None] = lambda _slots: None,
 ) -> RunQuery:
     """Returns a function that runs a query from start to end, see `impls.driver.handle.RunQuery`.
 
@@ -161,8 +162,9 @@ def runner_of(
         slots: most workers at first; a plan that has more starts the query again.
         next_epoch: returns the number of the epoch to run.
         busy: returns whether there is more to do than to look around, so that the next epoch begins at once.
+        resized: called with the number of slots when a plan had more workers.
     """
-    return _Runner(query, executor, slots, next_epoch, busy).run
+    return _Runner(query, executor, slots, next_epoch, busy=busy, resized=resized).run
 
 
 class _Runner:
@@ -172,15 +174,12 @@ class _Runner:
         executor: RealTimeExecutor,
         slots: int,
         next_epoch: Callable[[], int],
+        *,
         busy: Callable[[], bool],
+        resized: Callable[[int], None],
     ):
-        self._query, self._executor, self._slots, self._next_epoch, self._busy = (
-            query,
-            executor,
-            slots,
-            next_epoch,
-            busy,
-        )
+        self._query, self._executor, self._slots = query, executor, slots
+        self._next_epoch, self._busy, self._resized = next_epoch, busy, resized
         self._input = InputLog(query.location, query.topics)
         self._running: StreamingQuery | None = None
         executor.check = self._check
@@ -216,6 +215,7 @@ class _Runner:
                 self._check()
         except SlotsNeeded as needed:
             self._slots = needed.workers
+            self._resized(self._slots)
         except SessionLost as lost:
             self._count(lost)
 

@@ -75,6 +75,7 @@ def run_real_time(
     making: Callable[[Executor], Driver],
     *,
     slots: int,
+    partitions: int,
 ) -> tuple[RunQuery, Driver, Callable[[], None]]:
     """Returns the runner of a query, its driver, and a function that frees what they hold.
 
@@ -83,20 +84,25 @@ def run_real_time(
         query: makes the query of a switchboard.
         making: makes the driver of an executor.
         slots: most workers while the query runs; a checkpoint that goes on may need more, and gets them.
+        partitions: of the input, as far as that is known.
+
+    Raises:
+        UsageError: other queries of the session leave too few threads.
     """
     context = spark.sparkContext
     with (
         closed_on_error(
-            Room(str(context.applicationId), threads_of(context.master), slots, routers_counted(spark))
+            Room(str(context.applicationId), threads_of(context.master), partitions, routers_counted(spark))
         ) as room,
         closed_on_error(Switchboard(room.counted)) as switchboard,
     ):
         executor = RealTimeExecutor(switchboard)
         driver = making(executor)
-        driver.check_workers = room.check
         controller = driver.controller
         most = max(slots, 1 + int(controller.routing.max()), 1 + int(controller.location.max()))
-        room.take(most)
+        room.begin(most)
+        room.wanted = lambda: max(1 + int(controller.commanded.max()), driver.autoscaled_to)
+        driver.allowing = room.allowing
         run = runner_of(
             query(switchboard),
             executor,
@@ -107,6 +113,7 @@ def run_real_time(
                 lambda: (executor.timers_wait, executor.due),
                 linked=lambda: any(waits() for waits in driver.waits),
             ).begins,
+            resized=room.resize,
         )
     return run, driver, partial(close_all, (switchboard.close, room.close), "query in real time")
 

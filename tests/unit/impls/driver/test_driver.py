@@ -1,7 +1,7 @@
 """The driver without Spark: what it makes durable when, how a stop is carried out, and which epochs it refuses."""
 
 import json
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import pytest
@@ -261,12 +261,14 @@ def test_a_goal_has_as_many_workers_as_bins_at_most(tmp_path):
 
 
 def test_a_command_for_more_workers_than_can_run_is_refused_before_it_is_durable(tmp_path):
-    def check(workers):
+    @contextmanager
+    def allowing(workers):
         if workers > 3:
             raise UsageError("Three are the most.")
+        yield
 
     query = Query(tmp_path)
-    query.driver.check_workers = check
+    query.driver.allowing = allowing
     query.driver.command("rescale", BACK, "three")
     with pytest.raises(UsageError, match="Three are the most"):
         query.driver.command("rescale", AWAY, "four")

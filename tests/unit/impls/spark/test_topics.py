@@ -71,8 +71,11 @@ def test_a_topic_made_anew_is_refused_unless_the_source_goes_on_without_what_is_
 
 def test_what_a_source_reads_follows_from_its_options():
     assert reading_of({"subscribe": "a, b"}, 1) == Reading(("a", "b"), 1)
-    assert reading_of({"assign": '{"t": [0, 2]}', "failondataloss": "False"}, 0) == Reading(("t",), 0, loses=True)
+    some = reading_of({"assign": '{"t": [0, 2]}', "failondataloss": "False"}, 0)
+    assert some == Reading(("t",), 0, loses=True, assigned=2)
     assert reading_of({"subscribepattern": "a.*"}, 0) == Reading(None)
+    broker = {"a": {0, 1, 2}, "b": {0}, "t": set(range(5))}
+    assert [one.partitions(broker) for one in (Reading(("a", "b", "not there")), some, Reading(None))] == [4, 2, 0]
 
 
 def test_a_damaged_file_is_refused_in_one_sentence(tmp_path):
