@@ -77,7 +77,7 @@ class Driver:
         self.ending = False
         self.prepare, self._prepared = prepare, False
         self.before_plan: list[Callable[[int], None]] = []  # called before an epoch gets its plan
-        self.waits: list[Callable[[], bool]] = []  # say whether the next epoch is wanted at once
+        self.waiting: list[Callable[[], int | None]] = []  # event times to come with results of others, None for none
         self.on_command: Callable[[], None] = lambda: None  # called when an epoch is wanted at once
         self.allowing: Callable[[int], AbstractContextManager[object]] = lambda _workers: nullcontext()  # UsageError
         self.autoscaled_to = 0  # most workers that a policy may ask for
@@ -128,7 +128,7 @@ class Driver:
     @property
     def hurries(self) -> bool:
         """Whether the next epoch is wanted at once."""
-        return self.controller.busy or any(waits() for waits in self.waits)
+        return self.controller.busy or any(waiting() is not None for waiting in self.waiting)
 
     @property
     def hosts(self) -> tuple[str, ...]:

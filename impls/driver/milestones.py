@@ -57,9 +57,10 @@ class Milestones:
             return self._reached
 
     @property
-    def waits(self) -> bool:
-        """Whether results before a milestone are still to be read."""
-        return bool(self._milestones)
+    def waiting(self) -> int | None:
+        """The event time of the last milestone before which results are still to be read, None for none."""
+        with self._lock:
+            return self._milestones[-1][0] if self._milestones else None
 
 
 def adding(
@@ -104,7 +105,7 @@ def follow(milestones: Sequence[Milestones], driver: Driver, read: Callable[[int
         clock = driver.controller.clock
         if clock is None:
             return
-        until = read(epoch - 1) if any(one.waits for one in milestones) else {}
+        until = read(epoch - 1) if any(one.waiting is not None for one in milestones) else {}
         times = [one.reached(until) for one in milestones]
         if (known := [time for time in times if time is not None]) and len(known) == len(times):
             with driver.locked():
@@ -112,5 +113,5 @@ def follow(milestones: Sequence[Milestones], driver: Driver, read: Callable[[int
 
     driver.before_plan.append(look)
     for one in milestones:
-        driver.waits.append(lambda one=one: one.waits)  # type: ignore[misc]
+        driver.waiting.append(lambda one=one: one.waiting)  # type: ignore[misc]
         one.wake = driver.on_command

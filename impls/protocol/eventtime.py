@@ -156,6 +156,12 @@ class EventClock:
         before = self._last[1]
         return before is None or before < time
 
+    def reaches(self, time: int | None, milestones: Iterable[int | None]) -> bool:
+        """Returns whether one of another query's milestones, None for none, brings the watermark to a time."""
+        if time is None:
+            return False
+        return any(one is not None and one - self._event_time.disorder >= time for one in milestones)
+
     def hold(self, watermark: int | None, clock: EpochClock | None) -> None:
         """Takes over the watermark and the times of a written plan."""
         self.watermark = watermark

@@ -50,6 +50,7 @@ class RealTimeWorker:
         self._said_final = False
         self._due: int | None = None  # time of the earliest timer, when the last epoch ended
         self._furthest: dict[int, int] = {}  # highest event time by partition of the input
+        self._quiet = False  # the driver has been told of what may set a timer where there was none, and none was set
 
     def hear(self, message: NewEpoch | Marks | Final) -> None:
         """Takes what the driver says."""
@@ -145,7 +146,7 @@ class RealTimeWorker:
             self.worker.note_breakdown(self._breakdown.means())
             self._breakdown = Breakdown()
         answer = self.worker.end()
-        self._due = answer.due
+        self._due, self._quiet = answer.due, self._quiet and answer.due is None
         self._say(Ended(self._epoch, self._number, answer.report.to_json(), answer.cells, answer.due))
 
     def _commit(self, blobs: Sequence[Blob], pulls: Sequence[Pull]) -> None:
@@ -173,9 +174,17 @@ class RealTimeWorker:
         return before, now
 
     def _look_for_timers(self) -> None:
-        """Tells the driver when a partition has come to the time of the earliest timer, once for each partition."""
+        """Tells the driver when a partition has come to the time of the earliest timer, once for each partition.
+
+        Where the watermark follows another query, what it brings is known to the driver, and the timer's time is not
+        before the epoch ends: it is told of the first records that may have set one.
+        """
         state, event_time = self.worker.state, self._spec.operator.event_time
         if event_time is None:
+            return
+        if self._spec.linked and self._due is None and not self._quiet and state.times + state.ahead:
+            self._quiet = True
+            self._say(Due(self._number))
             return
         at = None if self._due is None else self._due + event_time.disorder
         come = False

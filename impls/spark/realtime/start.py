@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import pyspark
@@ -24,6 +24,7 @@ from impls.spark.realtime.runner import RealTimeQuery, routers_counted, runner_o
 from impls.spark.realtime.settings import real_time_settings
 
 _TIMERS_S, _TIMERS_MOST_S = 1.0, 0.1  # of a second, so much has epochs that begin at once for timers
+_LINKED_MOST_S = 0.3  # the same behind another query: three epochs learn of a timer, that all was read, and run it
 REAL_TIME_DROPS = 2_048  # entries that an old owner deletes in an epoch: 5 ms in which its records wait
 
 
@@ -31,14 +32,15 @@ class Haste:
     """begins() says whether the next epoch begins at once.
 
     An epoch begins at once while something moves. It also does to run a timer that the watermark or the input has
-    reached, or to learn how far another query's results were read; this holds during 100 ms of each second only: else a
-    query with many timers would be busy with epochs.
+    reached, or a milestone of another query's results, which the epoch finds read perhaps; this holds during 100 ms of
+    each second only, behind another query 300 ms: else a query with many timers would be busy with epochs.
 
     Args:
         controller: the query's.
-        linked: returns whether results of another query are still to be read before its watermark is reached.
         timers: returns whether a worker has seen what lets a timer run, and the time of the earliest timer.
         now: a clock that does not go back, in seconds.
+        milestones: returns for each query whose results are the input the last one before which some are still to be
+            read, None for none.
     """
 
     def __init__(
@@ -47,9 +49,9 @@ class Haste:
         timers: Callable[[], tuple[bool, int | None]] = lambda: (False, None),
         now: Callable[[], float] = time.monotonic,
         *,
-        linked: Callable[[], bool] = lambda: False,
+        milestones: Callable[[], Iterable[int | None]] = tuple,
     ):
-        self._controller, self._timers, self._now, self._linked = controller, timers, now, linked
+        self._controller, self._timers, self._now, self._milestones = controller, timers, now, milestones
         self._since = -_TIMERS_S
 
     def begins(self) -> bool:
@@ -60,13 +62,13 @@ class Haste:
         return self._for_timers(clock)
 
     def _for_timers(self, clock: EventClock) -> bool:
-        waits, due = self._timers()
-        if not waits and not self._linked() and not clock.reached(due):
+        (waits, due), milestones = self._timers(), list(self._milestones())
+        if not (waits or clock.reached(due) or clock.reaches(due, milestones)):
             return False
         passed = self._now() - self._since
         if passed >= _TIMERS_S:
             self._since, passed = self._now(), 0.0
-        return passed < _TIMERS_MOST_S
+        return passed < (_LINKED_MOST_S if milestones else _TIMERS_MOST_S)
 
 
 def run_real_time(
@@ -111,7 +113,7 @@ def run_real_time(
             busy=Haste(
                 controller,
                 lambda: (executor.timers_wait, executor.due),
-                linked=lambda: any(waits() for waits in driver.waits),
+                milestones=lambda: [waiting() for waiting in driver.waiting],
             ).begins,
             resized=room.resize,
         )

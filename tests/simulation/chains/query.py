@@ -91,7 +91,7 @@ class Chain:
     def caught_up(self) -> bool:
         """Whether each query knows all that those before it have told."""
         read = [query.load.left for query in self.queries if isinstance(query.load, Chained)]
-        return not any(one.waits for one in self.milestones) and not any(read)
+        return not any(one.waiting is not None for one in self.milestones) and not any(read)
 
 
 def _named(offsets: dict[int, int]) -> PartitionOffsets:

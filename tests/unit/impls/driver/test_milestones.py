@@ -21,12 +21,12 @@ def clock(*, linked=False, disorder=0, **more):
 
 def test_a_milestone_is_reached_when_all_before_its_offsets_is_read():
     milestones = Milestones()
-    assert (milestones.reached({}), milestones.waits) == (None, False)
+    assert (milestones.reached({}), milestones.waiting) == (None, None)
     milestones.add(10, {P: 3, Q: 0})
     milestones.add(20, {P: 3, Q: 5})
-    assert (milestones.reached({P: 2, Q: 9}), milestones.waits) == (None, True)
-    assert (milestones.reached({P: 3}), milestones.waits) == (10, True)
-    assert (milestones.reached({P: 3, Q: 5}), milestones.waits) == (20, False)
+    assert (milestones.reached({P: 2, Q: 9}), milestones.waiting) == (None, 20)
+    assert (milestones.reached({P: 3}), milestones.waiting) == (10, 20)
+    assert (milestones.reached({P: 3, Q: 5}), milestones.waiting) == (20, None)
     assert milestones.reached({}) == 20, "what was read is not read back"
 
 
@@ -66,10 +66,10 @@ def test_a_query_says_how_far_all_its_timers_have_run(sender):
     add = adding(milestones, sender, lambda: dict(ends))
     ran(sender, [(0, 50)])  # the watermark comes with the next plan
     add(SimpleNamespace())
-    assert not milestones.waits
+    assert milestones.waiting is None
     ran(sender, [(0, 70)], waits=[2])  # a bin is on its way
     add(SimpleNamespace())
-    assert (sender.sent, milestones.waits) == (None, False)
+    assert (sender.sent, milestones.waiting) == (None, None)
     ends[P] = 7
     ran(sender, [(0, 90)])
     add(SimpleNamespace())
@@ -90,7 +90,7 @@ def test_a_broker_that_does_not_answer_is_asked_again(sender):
     ran(sender, [(0, 50)])
     ran(sender, [])
     add(SimpleNamespace())
-    assert not milestones.waits
+    assert milestones.waiting is None
     add(SimpleNamespace())
     assert milestones.reached({P: 4}) == 50
 
@@ -116,7 +116,7 @@ class Reader:
 
     def __init__(self):
         self.controller = SimpleNamespace(clock=clock(linked=True))
-        self.before_plan, self.waits, self.woken = [], [], []
+        self.before_plan, self.waiting, self.woken = [], [], []
 
     def locked(self):
         return nullcontext(self.controller)
@@ -134,7 +134,7 @@ def test_the_watermark_of_a_query_that_reads_two_follows_the_one_that_is_behind(
     first, second, reader, read = Milestones(), Milestones(), Reader(), {}
     follow([first, second], reader, lambda epoch: read.get(epoch, {}))
     first.add(10, {P: 3})
-    assert (reader.planned(1), reader.woken, [waits() for waits in reader.waits]) == (None, [1], [True, False])
+    assert (reader.planned(1), reader.woken, [waiting() for waiting in reader.waiting]) == (None, [1], [10, None])
     read[1] = {P: 3}
     assert reader.planned(2) is None, "nobody knows of the second one"
     second.add(7, {Q: 1})
@@ -142,4 +142,4 @@ def test_the_watermark_of_a_query_that_reads_two_follows_the_one_that_is_behind(
     assert reader.planned(3) == 7
     second.add(30, {Q: 2})
     read[3] = {P: 3, Q: 2}
-    assert (reader.planned(4), [waits() for waits in reader.waits]) == (10, [False, False])
+    assert (reader.planned(4), [waiting() for waiting in reader.waiting]) == (10, [None, None])

@@ -74,6 +74,22 @@ def test_an_epoch_for_a_timer_that_the_watermark_or_the_input_has_reached_is_not
     assert haste.begins()
 
 
+def test_an_epoch_for_a_milestone_is_not_waited_for_where_it_lets_a_timer_run():
+    known, now, waiting = controller(EventTime("at", disorder=5)), [5.0], [None, 64]
+    haste = Haste(known, lambda: (False, 60), lambda: now[0], milestones=lambda: waiting)
+    assert not haste.begins(), "the watermark comes to 59"
+    waiting[0] = 65
+    assert haste.begins()
+    now[0] += 0.25
+    assert haste.begins()
+    now[0] += 0.1
+    assert not haste.begins()
+    now[0] += 1
+    assert not Haste(known, lambda: (False, None), lambda: now[0], milestones=lambda: waiting).begins(), (
+        "no timer is set"
+    )
+
+
 def test_results_are_promised_up_to_where_the_timers_of_all_bins_have_run():
     known = controller(EventTime.of_spark("at"))
     for epoch, waits in enumerate(([], [], [3], [3], [])):

@@ -16,6 +16,7 @@ from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.protocol.session import Due, Ended, Hello, Marks, NewEpoch
 from impls.realtime.blobs import Blob
 from impls.realtime.worker import RealTimeWorker
+from impls.store.records import NUMBER, PRODUCER
 from impls.worker.query import QuerySpec
 
 DISORDER = 5
@@ -44,11 +45,11 @@ class Unsent:
 class Running:
     """One worker with bins 0 and 1; bin 2 is at another."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, *, linked=False):
         files = Files(str(folder / "checkpoint"))
         files.make_folders([FOLDER])
         self.said, self._epoch, self._numbers = [], -1, {}
-        spec = QuerySpec("q", 3, Closing(), Unsent(), str(folder / "state"), files, repeats=True)
+        spec = QuerySpec("q", 3, Closing(), Unsent(), str(folder / "state"), files, repeats=True, linked=linked)
         self.worker = RealTimeWorker(spec, 0, batch=0, say=self.said.append)
 
     def epoch(self, watermark=None):
@@ -73,7 +74,8 @@ class Running:
             "bin": pa.array([0] * n, pa.int32()), "partition": pa.array([partition] * n, pa.int32()),
             "offset": pa.array(range(number * 100, number * 100 + n), pa.int64()),
             "time": pa.array([0] * n, pa.int64()), "key": pa.array([b"k"] * n, pa.binary()),
-            "at": pa.array(times, pa.int64()),
+            "at": pa.array(times, pa.int64()), PRODUCER: pa.array([-1] * n, pa.int64()),
+            NUMBER: pa.array(range(number * 100, number * 100 + n), pa.int64()),
         }  # fmt: skip
         self.worker.take([Blob(partition, number, self._epoch, pa.table(columns))])
         self.step()
@@ -106,6 +108,21 @@ def test_the_driver_hears_once_of_each_partition_that_it_has_come_to_the_earlies
     assert running.records(1, 150) == []
     assert running.epoch(115) == 120
     assert running.records(0, 160) == [], "it was behind 120 before that was the next"
+
+
+def test_behind_another_query_the_driver_hears_once_of_records_where_no_timer_was_set(tmp_path):
+    running = Running(tmp_path, linked=True)
+    try:
+        assert running.epoch() is None
+        assert running.records(0, 10) == [Due(0)]
+        assert running.records(0, 20) == []
+        assert running.epoch() == 110
+        assert running.records(0, 30) == [], "the driver knows of the timer, and of milestones"
+        assert running.epoch(400) is None, "all have run"
+        assert running.epoch() is None
+        assert running.records(0, 300) == [Due(0)]
+    finally:
+        running.worker.close()
 
 
 def test_a_coordinator_keeps_what_is_due_until_the_next_epoch():
