@@ -56,7 +56,7 @@ class Pipeline(Operator):
             raise UsageError(f"Two steps of the pipeline have the name {twice[0]!r}.")
         read = dict.fromkeys([*self.inner.columns, *(column for step in self.steps for column in step.columns)])
         object.__setattr__(self, "columns", tuple(read))
-        for name in ("key_type", "output_schema", "reads_ranges", "event_time", "processing"):
+        for name in ("key_type", "output_schema", "reads_ranges", "event_time", "processing", "timer_unit"):
             object.__setattr__(self, name, getattr(self.inner, name))
 
     @property

@@ -156,6 +156,11 @@ class TimedProcessor(_Processing):
     initial: InitialState | None = None
     output_schema: str | None = None
 
+    @property
+    def timer_unit(self) -> int:  # type: ignore[override]
+        """Timers are of ms."""
+        return 1000 if self.program.time_mode == "eventtime" else 0
+
     def run(self, state: BinState, inputs: Sequence[Input]) -> Effects:
         """Runs inputs, oldest first."""
         entries, made, out = Buffered(state), _Made(), Effects()

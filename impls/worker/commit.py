@@ -246,11 +246,12 @@ def follow_end(env: Environment, task: Task, report: Report, received: Sequence[
 
 
 def earliest_timer(env: Environment, task: Task, blocked: Collection[int]) -> int | None:
-    """Returns the time of the earliest timer of the worker's bins, None without timers of event time."""
+    """Returns the event time of the earliest timer of the worker's bins, None without timers of event time."""
     operator = task.spec.operator
-    if operator.event_time is None or operator.processing:
+    if operator.event_time is None or operator.processing or not operator.timer_unit:
         return None
     bins = task.order.written.plan.routing == task.worker
     bins[list(blocked)] = False
     with env.reading(buffers=False) as view:
-        return BinState(view, task.spec.bins).earliest_timer(bins)
+        due = BinState(view, task.spec.bins).earliest_timer(bins)
+    return None if due is None else due * operator.timer_unit

@@ -171,3 +171,9 @@ def test_output_before_the_watermark_of_the_epoch_before_fails_as_in_spark(tmp_p
     assert query.values(("ann", 1_435)) == [{"user": "ann", "when": "1970-01-01T00:00:01.335Z"}]
     with pytest.raises(PySparkRuntimeError, match="EMITTING_ROWS_OLDER_THAN_WATERMARK"):
         query.epoch([("ann", 1_434)])  # the row is at the watermark, and late for who reads it
+
+
+def test_timers_of_event_time_are_of_ms_and_those_of_processing_time_wait_for_no_watermark(tmp_path: Path) -> None:
+    for mode, unit in (("eventtime", 1000), ("processingtime", 0)):
+        given = Given(Echo(), "user string, when timestamp", mode, "user string, at long", event="at")  # type: ignore[arg-type]
+        assert ProcessorRun(tmp_path / mode, given).operator.timer_unit == unit

@@ -35,6 +35,15 @@ class Closing(KeyedProcess):
         pass
 
 
+class Coarse(Closing):
+    """Its timers are of another unit than its event time."""
+
+    timer_unit = 10
+
+    def record(self, record, context):
+        context.set_timer(context.time // 10 + 10)
+
+
 class Unsent:
     """Takes results and keeps none."""
 
@@ -45,11 +54,11 @@ class Unsent:
 class Running:
     """One worker with bins 0 and 1; bin 2 is at another."""
 
-    def __init__(self, folder, *, linked=False):
+    def __init__(self, folder, operator=Closing, *, linked=False):
         files = Files(str(folder / "checkpoint"))
         files.make_folders([FOLDER])
         self.said, self._epoch, self._numbers = [], -1, {}
-        spec = QuerySpec("q", 3, Closing(), Unsent(), str(folder / "state"), files, repeats=True, linked=linked)
+        spec = QuerySpec("q", 3, operator(), Unsent(), str(folder / "state"), files, repeats=True, linked=linked)
         self.worker = RealTimeWorker(spec, 0, batch=0, say=self.said.append)
 
     def epoch(self, watermark=None):
@@ -108,6 +117,17 @@ def test_the_driver_hears_once_of_each_partition_that_it_has_come_to_the_earlies
     assert running.records(1, 150) == []
     assert running.epoch(115) == 120
     assert running.records(0, 160) == [], "it was behind 120 before that was the next"
+
+
+def test_a_timer_is_due_in_the_unit_of_the_event_time(tmp_path):
+    running = Running(tmp_path, Coarse)
+    try:
+        assert running.epoch() is None
+        assert running.records(0, 10, 20) == []
+        assert running.epoch() == 110
+        assert running.records(0, 115) == [Due(0)]
+    finally:
+        running.worker.close()
 
 
 def test_behind_another_query_the_driver_hears_once_of_records_where_no_timer_was_set(tmp_path):
