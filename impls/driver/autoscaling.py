@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from impls.autoscale import Rescaled
 from impls.autoscale.intervals import Gathering, Look, PartitionOffsets, Sample
 from impls.autoscale.loop import Autoscaler, AutoscaleSettings, Decided
+from impls.closing import ended_on_error
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
 from impls.driver.epochs import EpochRecord
@@ -244,13 +245,13 @@ class Autoscaled(ABC):
         with self._switch:
             if self._scaled.ending:
                 raise UsageError("The query has ended: start it again before it is autoscaled.")
-            with self._scaled.allowing(0 if settings is None else max):
-                pass  # where they are not allowed, the policy before goes on; it may be about to rescale
-            self._turn_off()
-            if settings is not None:
-                with self._scaled.allowing(max):
+            most = 0 if settings is None else max
+            with self._scaled.allowing(most):  # where they are not allowed, the policy before goes on
+                self._scaled.autoscaled_to = most
+            with ended_on_error(self._want_none):
+                self._turn_off()  # it waits for a rescale under way, which may wait for `allowing`
+                if settings is not None:
                     self._turn_on(settings)
-                    self._scaled.autoscaled_to = max
 
     def autoscale_status(self) -> dict[str, Any]:
         """Returns what `status()` says of autoscaling: nothing where the query is not autoscaled."""
@@ -260,7 +261,11 @@ class Autoscaled(ABC):
     def end_autoscaling(self) -> None:
         """Ends autoscaling for good; the query's end calls it while the checkpoint is still open."""
         with self._switch:
+            self._want_none()
             self._turn_off()
+
+    def _want_none(self) -> None:
+        self._scaled.autoscaled_to = 0
 
     def _turn_on(self, settings: AutoscaleSettings) -> None:
         source = self._source() if self._source is not None else None
@@ -279,7 +284,6 @@ class Autoscaled(ABC):
 
     def _turn_off(self) -> None:
         running, self._autoscaling = self._autoscaling, None
-        self._scaled.autoscaled_to = 0
         if running is not None:
             self._scaled.listeners.remove(running.take)
             running.stop()

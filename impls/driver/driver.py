@@ -79,7 +79,7 @@ class Driver:
         self.before_plan: list[Callable[[int], None]] = []  # called before an epoch gets its plan
         self.waiting: list[Callable[[], int | None]] = []  # event times to come with results of others, None for none
         self.on_command: Callable[[], None] = lambda: None  # called when an epoch is wanted at once
-        self.allowing: Callable[[int], AbstractContextManager[object]] = lambda _workers: nullcontext()  # UsageError
+        self.allowing: Callable[[int], AbstractContextManager[object]] = lambda _workers: nullcontext()  # see `Room`
         self.autoscaled_to = 0  # most workers that a policy may ask for
         self.now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000  # processing time of the next plan
         self.last_epoch = -1
@@ -144,7 +144,7 @@ class Driver:
         the query ends.
         """
         goal = check_goal(goal, self.controller.bins)
-        with self.allowing(1 + int(goal.max())), self.locked():
+        with self.locked(), self.allowing(1 + int(goal.max())):
             self._check_goes_on()
             command = Command.new(kind, goal, label, from_epoch=self.next_planned, hosts=hosts)
             self._checkpoint.commands.append(command.to_json())

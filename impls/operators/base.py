@@ -64,8 +64,8 @@ class Operator(ABC):
         reads_ranges: it reads entries by ranges of their keys, as a store does that keeps them in order.
         processing: timers go by the time at which the epoch was planned, ms, not by the watermark, and no record is
             late; the event time must have a clock.
-        timer_unit: how much of the event time a timer's time counts: 1000 for timers of ms and an event time of µs; 0
-            where timers go by another time.
+        timer_unit: units of the event time in one unit of a timer's time, such as 1000 for timers of ms where the event
+            time is µs; 0 where timers go by another time.
         event_time: the column of the event time and what is known of it, for operators with timers or windows
             (`impls.operators.timed`); None for operators without event time, which then cost nothing extra.
         output_schema: columns of the results as DDL text ("user string, n long"), or as a StructType's JSON, where each

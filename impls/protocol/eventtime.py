@@ -31,8 +31,7 @@ class EventTime:
         of_all: the watermark follows the highest event time of all partitions, as Spark's does, not the lowest of
             theirs.
         clock: plans have an `EpochClock`, for operators that use processing time, or what Spark makes of a watermark.
-        as_spark: times are µs, a record at the watermark is late, and that is whole ms, as timers are: those of a part
-            of a ms would have yet to run.
+        as_spark: times are µs, the watermark is whole ms, as the operator's timers are, and a record at it is late.
     """
 
     column: str
@@ -96,7 +95,7 @@ class EpochClock:
 
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> "EpochClock":
-        """Reads what `to_json` wrote; plans of before 0.3 have no `sent`."""
+        """Reads what `to_json` wrote, now or before it wrote `sent`."""
         return cls(data[0], data[1], data[2], tuple(data[3]), *data[4:])
 
 
@@ -142,12 +141,20 @@ class EventClock:
 
     @property
     def below(self) -> int | None:
-        """The event time below which no result comes any more, as of the epoch observed last; None for none."""
-        return None if self.sent is None else self.sent + self._event_time.as_spark
+        """The event time below which no result comes any more, as of the epoch observed last; None for none.
+
+        Where a record at the watermark is late, no result comes at `sent` either.
+        """
+        sent = self.sent
+        return None if sent is None else sent + self._event_time.as_spark
 
     def reach(self, time: int) -> None:
         """Takes in that no result of the other query comes any more that is below an event time."""
-        self._rise(time - self._event_time.as_spark - self._event_time.disorder)
+        self._rise(self._behind(time))
+
+    def _behind(self, milestone: int) -> int:
+        """Returns what another query's milestone lets the watermark rise to."""
+        return milestone - self._event_time.as_spark - self._event_time.disorder
 
     def reached(self, time: int | None) -> bool:
         """Returns whether the watermark has come to a time with the epoch observed last; never to None."""
@@ -156,11 +163,9 @@ class EventClock:
         before = self._last[1]
         return before is None or before < time
 
-    def reaches(self, time: int | None, milestones: Iterable[int | None]) -> bool:
-        """Returns whether one of another query's milestones, None for none, brings the watermark to a time."""
-        if time is None:
-            return False
-        return any(one is not None and one - self._event_time.disorder >= time for one in milestones)
+    def will_reach(self, time: int | None, milestones: Iterable[int | None]) -> bool:
+        """Returns whether one of other queries' milestones, None for none, lets the watermark rise to a time."""
+        return time is not None and any(one is not None and self._behind(one) >= time for one in milestones)
 
     def hold(self, watermark: int | None, clock: EpochClock | None) -> None:
         """Takes over the watermark and the times of a written plan."""

@@ -59,6 +59,10 @@ class EpochPlan:
     from_replica: bool = False
     background_bytes: int | None = None
 
+    def held_by(self, worker: int) -> set[int]:
+        """Returns the bins to hold whose records a worker receives."""
+        return {bin_ for bin_ in self.hold if int(self.routing[bin_]) == worker}
+
 
 @dataclass(frozen=True)
 class WrittenPlan:

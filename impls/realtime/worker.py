@@ -50,7 +50,7 @@ class RealTimeWorker:
         self._said_final = False
         self._due: int | None = None  # time of the earliest timer, when the last epoch ended
         self._furthest: dict[int, int] = {}  # highest event time by partition of the input
-        self._quiet = False  # the driver has been told of what may set a timer where there was none, and none was set
+        self._quiet = False  # the driver knows that records come while no timer is set
 
     def hear(self, message: NewEpoch | Marks | Final) -> None:
         """Takes what the driver says."""
@@ -176,18 +176,15 @@ class RealTimeWorker:
     def _look_for_timers(self) -> None:
         """Tells the driver when a partition has come to the time of the earliest timer, once for each partition.
 
-        Where the watermark follows another query, what it brings is known to the driver, and the timer's time is not
-        before the epoch ends: it is told of the first records that may have set one.
+        Behind another query it also tells the driver, once, that records have come while no timer was set: they may
+        have set one that a milestone has reached, and the driver learns of its time when an epoch ends.
         """
         state, event_time = self.worker.state, self._spec.operator.event_time
         if event_time is None:
             return
-        if self._spec.linked and self._due is None and not self._quiet and state.times + state.ahead:
-            self._quiet = True
-            self._say(Due(self._number))
-            return
         at = None if self._due is None else self._due + event_time.disorder
-        come = False
+        come = self._spec.linked and at is None and not self._quiet and bool(state.times or state.ahead)
+        self._quiet = self._quiet or come
         for partition, time_ in highest([*state.times, *state.ahead]):
             before = self._furthest.get(partition, NO_TIME)
             come = come or (at is not None and before < at <= time_)

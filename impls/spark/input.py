@@ -14,7 +14,6 @@ from impls.controltopic.listener import Begin
 from impls.driver.arrivals import Arrivals
 from impls.driver.handle import RunQuery
 from impls.driver.journal import replace_bytes
-from impls.driver.topicids import partitions_of
 from impls.errors import ADVICE, StateError, UsageError
 from impls.spark.identity import KAFKA, Identified, identified, readings_of, rows_of, streaming_sources
 from impls.spark.known import ANSWER_S, KafkaTopics, RunningTopics, topics_at_start
@@ -150,7 +149,7 @@ class QueryInput:
     def partitions(self) -> int:
         """Returns how many partitions the Kafka sources have, one at least: those that a broker in reach knows."""
         try:
-            known = {} if self.broker is None else partitions_of(self.broker, ANSWER_S)
+            known = {} if self.broker is None else KafkaTopics(self.broker, ANSWER_S).partitions()
         except StateError:
             known = {}
         return max(1, sum(reading.partitions(known) for reading in self.topics.readings))

@@ -56,12 +56,14 @@ def reading_of(options: Mapping[str, str], place: int) -> Reading:
     """Returns what a source reads by its options, names in lower case; raises ValueError where they do not say."""
     loses, linked = options.get("failondataloss", "true").lower() == "false", LINKED in options
     topics: tuple[str, ...] | None = None
+    assigned = 0
     if "subscribe" in options:
         topics = tuple(name.strip() for name in options["subscribe"].split(",") if name.strip())
     elif "assign" in options:
-        assigned = json.loads(options["assign"])
-        return Reading(tuple(sorted(assigned)), place, loses, linked, sum(map(len, assigned.values())))
-    return Reading(topics, place, loses, linked)
+        named = json.loads(options["assign"])
+        topics = tuple(sorted(named))
+        assigned = sum(len(some) for some in named.values() if isinstance(some, list))  # Spark refuses other values
+    return Reading(topics, place, loses, linked, assigned)
 
 
 @dataclass(frozen=True)

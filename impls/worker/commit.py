@@ -140,8 +140,7 @@ def _clock(task: Task, given: CommitInput, *, first: bool) -> EpochClock | None:
     written = task.order.written
     if written.clock is None or first:
         return written.clock
-    waiting = given.blocked or any(written.plan.routing[bin_] == task.worker for bin_ in written.plan.hold)
-    if given.in_epoch or waiting:
+    if given.in_epoch or given.blocked or written.plan.held_by(task.worker):
         return written.clock.behind_first(written.watermark)
     return written.clock.behind_epoch(written.watermark)
 

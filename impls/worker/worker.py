@@ -213,8 +213,7 @@ class Worker:
         """
         if not self.in_epoch:
             return self._missing
-        plan = self._held.now.order.written.plan
-        held = {bin_ for bin_ in plan.hold if int(plan.routing[bin_]) == self._number}
+        held = self._held.now.order.written.plan.held_by(self._number)
         return (self.pulls.missing - {pull.bin for pull in pulls}) | held
 
     def _commit(self, given: CommitInput) -> Report:

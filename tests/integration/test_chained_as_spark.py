@@ -94,7 +94,7 @@ class Passes(StatefulProcessor):
 
 
 def test_event_times_keep_their_microseconds_between_stages(spark, kafka, topic_factory, tmp_path):
-    """Rows less than a millisecond behind the watermark's, which each stage takes."""
+    """Each stage takes rows that are less than a millisecond above the watermark."""
     topic, results = topic_factory(2), topic_factory(PARTITIONS)
     rows, found = json_rows(spark, kafka, topic, "user string, at timestamp"), Topic(kafka, results)
     give = partial(

@@ -25,7 +25,7 @@ class Room:
         counted: adds to a router's Hello how many routers there are.
     """
 
-    _lock = threading.RLock()
+    _lock = threading.Lock()  # whoever has it takes no driver's lock
     _rooms: ClassVar[list["Room"]] = []  # of all sessions
 
     def __init__(self, session: str, threads: int | None, routers: int, counted: Callable[[Hello], Hello]):
@@ -58,7 +58,7 @@ class Room:
 
     @contextmanager
     def allowing(self, workers: int) -> Iterator[None]:
-        """Lets no other query take threads, for the time in which so many workers become those that are `wanted`.
+        """Keeps other queries from taking threads while the caller makes so many workers those that are `wanted`.
 
         Raises:
             UsageError: they are more than can run, and would wait for ever.

@@ -31,9 +31,10 @@ REAL_TIME_DROPS = 2_048  # entries that an old owner deletes in an epoch: 5 ms i
 class Haste:
     """begins() says whether the next epoch begins at once.
 
-    An epoch begins at once while something moves. It also does to run a timer that the watermark or the input has
-    reached, or a milestone of another query's results, which the epoch finds read perhaps; this holds during 100 ms of
-    each second only, behind another query 300 ms: else a query with many timers would be busy with epochs.
+    An epoch begins at once while something moves. It also does for a timer: where the watermark or the input has
+    reached it, or where a milestone will let the watermark reach it once an epoch finds that all before it was read.
+    For timers that holds during 100 ms of each second only, and during 300 ms in a query that reads another one's
+    results: else a query with many timers would be busy with epochs.
 
     Args:
         controller: the query's.
@@ -63,7 +64,7 @@ class Haste:
 
     def _for_timers(self, clock: EventClock) -> bool:
         (waits, due), milestones = self._timers(), list(self._milestones())
-        if not (waits or clock.reached(due) or clock.reaches(due, milestones)):
+        if not (waits or clock.reached(due) or clock.will_reach(due, milestones)):
             return False
         passed = self._now() - self._since
         if passed >= _TIMERS_S:

@@ -2,17 +2,19 @@
 
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import pytest
+from timed import TimedRun, close_all
 
 from impls.autoscale.intervals import Look
 from impls.autoscale.loop import AutoscaleSettings
-from impls.driver.autoscaling import Autoscaling
+from impls.driver.autoscaling import Autoscaled, Autoscaling
 from impls.driver.epochs import EpochRecord
 from impls.driver.journal import Journal, read_journal
 from impls.errors import StateError, UsageError
+from impls.operators import HashCount
 from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.protocol.report import Report
 
@@ -196,3 +198,38 @@ def test_a_long_log_keeps_its_last_rescales(query, tmp_path, monkeypatch):
     kept = read_journal(tmp_path / "autoscale.log")
     assert len(kept) < 10
     assert kept[0]["wanted"] == 3
+
+
+class Scaled(Autoscaled):
+    def rescale(self, workers):
+        return f"command-{workers}"
+
+    def moves(self, _workers):
+        return True
+
+
+@contextmanager
+def six_at_most(workers):
+    if workers > 6:
+        raise UsageError("Six are the most.")
+    yield
+
+
+def test_a_policy_that_is_refused_or_turned_off_may_ask_for_no_workers(tmp_path):
+    run = TimedRun(tmp_path, HashCount())
+    run.driver.allowing = six_at_most
+    scaled = Scaled(run.driver, run.checkpoint, Source, lambda *_: None)
+    try:
+        scaled.autoscale("ds2", max=6)
+        with pytest.raises(UsageError, match="Six are the most"):
+            scaled.autoscale("ds2", max=7)
+        assert (run.driver.autoscaled_to, scaled.autoscale_status()["autoscale"]["max"]) == (6, 6), "it goes on"
+        scaled.autoscale(None)
+        assert (run.driver.autoscaled_to, scaled.autoscale_status()) == (0, {})
+        without = Scaled(run.driver, run.checkpoint, None, lambda *_: None)
+        with pytest.raises(UsageError, match="no such source"):
+            without.autoscale("ds2", max=4)
+        assert run.driver.autoscaled_to == 0
+    finally:
+        scaled.end_autoscaling()
+        close_all()

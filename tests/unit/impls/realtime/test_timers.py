@@ -1,5 +1,6 @@
 """A worker tells when its earliest timer waits for an epoch alone: at an epoch's end, and when the input has come."""
 
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -121,18 +122,16 @@ def test_the_driver_hears_once_of_each_partition_that_it_has_come_to_the_earlies
 
 def test_a_timer_is_due_in_the_unit_of_the_event_time(tmp_path):
     running = Running(tmp_path, Coarse)
-    try:
+    with closing(running.worker):
         assert running.epoch() is None
         assert running.records(0, 10, 20) == []
         assert running.epoch() == 110
         assert running.records(0, 115) == [Due(0)]
-    finally:
-        running.worker.close()
 
 
 def test_behind_another_query_the_driver_hears_once_of_records_where_no_timer_was_set(tmp_path):
     running = Running(tmp_path, linked=True)
-    try:
+    with closing(running.worker):
         assert running.epoch() is None
         assert running.records(0, 10) == [Due(0)]
         assert running.records(0, 20) == []
@@ -141,8 +140,6 @@ def test_behind_another_query_the_driver_hears_once_of_records_where_no_timer_wa
         assert running.epoch(400) is None, "all have run"
         assert running.epoch() is None
         assert running.records(0, 300) == [Due(0)]
-    finally:
-        running.worker.close()
 
 
 def test_a_coordinator_keeps_what_is_due_until_the_next_epoch():

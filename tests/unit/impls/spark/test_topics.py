@@ -73,6 +73,7 @@ def test_what_a_source_reads_follows_from_its_options():
     assert reading_of({"subscribe": "a, b"}, 1) == Reading(("a", "b"), 1)
     some = reading_of({"assign": '{"t": [0, 2]}', "failondataloss": "False"}, 0)
     assert some == Reading(("t",), 0, loses=True, assigned=2)
+    assert reading_of({"assign": '{"t": 3}'}, 0) == Reading(("t",), 0), "Spark says what is wrong with it"
     assert reading_of({"subscribepattern": "a.*"}, 0) == Reading(None)
     broker = {"a": {0, 1, 2}, "b": {0}, "t": set(range(5))}
     assert [one.partitions(broker) for one in (Reading(("a", "b", "not there")), some, Reading(None))] == [4, 2, 0]
