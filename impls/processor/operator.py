@@ -116,8 +116,7 @@ class _Processing(Operator):
         life = Life(program, entries, Times(self.initial.now, 0))
         life.initial(table)
         life.close()
-        entries.flush()
-        naming.note_earliest(state, life.scope.timed, _NOTED)
+        naming.note_earliest(state, naming.timed(entries.flush(), _NOTED), _NOTED)
 
 
 @dataclass(frozen=True)
@@ -208,14 +207,12 @@ class TimedProcessor(_Processing):
         life.timers(bins, self._due_until(times))
         if self.program.time_mode == "processingtime":
             expire(life.entries, bins, times.now)
-        life.scope.timed.update(bins)
 
     def _end(self, life: Life, made: "_Made", out: Effects, sent: int) -> None:
         life.close()
         made.take(life, sent)
         out.fired += life.fired
-        life.entries.flush()
-        naming.note_earliest(life.entries.state, life.scope.timed, _NOTED)
+        naming.note_earliest(life.entries.state, naming.timed(life.entries.flush(), _NOTED), _NOTED)
 
 
 class _Made:

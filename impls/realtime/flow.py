@@ -6,6 +6,7 @@ Records that wait before their router take the routing of their time instead. It
 other engines.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -102,6 +103,42 @@ class BatchingWindow:
             return left
         self._since = None
         return 0.0
+
+
+_STATISTICS = Path("/proc/thread-self/schedstat")  # ns on a CPU, ns of waiting for one, times on one
+
+
+def cpu_wait_s() -> float:
+    """Returns for how many seconds the thread has been ready to run and has waited for a CPU; 0.0 if nobody tells."""
+    try:
+        return int(_STATISTICS.read_bytes().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+class Rest:
+    """How long a worker lets records come together behind a commit: as long as it has waited for a CPU since the last.
+
+    Where more is ready to run than there are CPUs, what a commit costs whatever its records is what all wait for. A
+    worker that is never kept waiting does not rest.
+
+    Args:
+        waited_s: for how many seconds the thread has waited for a CPU in all.
+        most_s: the longest rest, in seconds.
+    """
+
+    def __init__(self, waited_s: Callable[[], float] = cpu_wait_s, *, most_s: float = 0.02):
+        self._waited_s, self._most_s = waited_s, most_s
+        self._waited, self._until = waited_s(), -math.inf
+
+    def begin(self, now: float) -> None:
+        """Begins a rest behind a commit; `now` is of a clock that does not go back, in seconds."""
+        before, self._waited = self._waited, self._waited_s()
+        self._until = now + min(self._waited - before, self._most_s)
+
+    def left_s(self, now: float) -> float:
+        """Returns how many seconds are left of it, 0.0 for none."""
+        return max(0.0, self._until - now)
 
 
 T = TypeVar("T")

@@ -5,6 +5,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from impls.protocol.eventtime import NO_TIME
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import Pull
@@ -152,8 +154,9 @@ class RealTimeWorker:
     def _commit(self, blobs: Sequence[Blob], pulls: Sequence[Pull]) -> None:
         self._breakdown.begin(blobs)
         begin = time.perf_counter()
-        times, ahead = self._times(blobs)
-        ms = self.worker.commit(table_of(blobs), pulls, times=times, ahead=ahead)
+        table = table_of(blobs)
+        times, ahead = self._times(blobs, table)
+        ms = self.worker.commit(table, pulls, times=times, ahead=ahead)
         self._breakdown.done(ms)
         seconds = time.perf_counter() - begin - ms.get("pull", 0.0) / 1e3
         self.pace.took(sum(len(blob.table) for blob in blobs), seconds)
@@ -162,15 +165,18 @@ class RealTimeWorker:
             self._progress()
         self._look_for_timers()
 
-    def _times(self, blobs: Sequence[Blob]) -> tuple[Times, Times]:
-        """Returns the event times of blobs: of those routed before the epoch that the commit belongs to, and others."""
+    def _times(self, blobs: Sequence[Blob], table: pa.Table | None) -> tuple[Times, Times]:
+        """Returns the event times of blobs: of those routed before the epoch that the commit belongs to, and others.
+
+        `table` has the records of all of them.
+        """
         operator, epoch = self._spec.operator, self.worker.state.epoch
-        if operator.event_time is None:
+        if operator.event_time is None or table is None:
             return [], []
-        before, now = (
-            [pair for blob in blobs if (blob.epoch < epoch) is early for pair in highest_times(blob.table, operator)]
-            for early in (True, False)
-        )
+        early = [blob for blob in blobs if blob.epoch < epoch]
+        parts = early, [blob for blob in blobs if blob.epoch >= epoch]
+        tables = [table if len(part) == len(blobs) else table_of(part) for part in parts]
+        before, now = ([] if part is None else highest_times(part, operator) for part in tables)
         return before, now
 
     def _look_for_timers(self) -> None:

@@ -71,16 +71,19 @@ class Buffered:
         for name, _ in self.scan(bin_, low, high):
             self.put(bin_, name, None)
 
-    def flush(self) -> None:
-        """Writes what has changed to the state."""
-        written = [(b, name, value) for b, own in self._written.items() for name, value in own.items()]
-        self.load([(b, name) for b, name, _ in written])
-        puts = [(b, name, value) for b, name, value in written if value is not None]
-        old = [self._stored[b, name] for b, name, _ in puts]
-        for b, name, value in written:
-            if value is None and self._stored[b, name] is not None:
-                self.state.delete(b, name)
+    def flush(self) -> list[_Place]:
+        """Writes what has changed to the state, and returns its places; what was written as it stood has not."""
+        written = {(b, name): value for b, own in self._written.items() for name, value in own.items()}
+        self.load(written)
+        changed = [(place, value) for place, value in written.items() if value != self._stored[place]]
+        puts = [(place, value) for place, value in changed if value is not None]
+        for (bin_, name), value in changed:
+            if value is None:
+                self.state.delete(bin_, name)
         if puts:
-            self.state.put_many([b for b, _, _ in puts], [n for _, n, _ in puts], [v for _, _, v in puts], old)
-        self._stored |= {(b, name): value for b, name, value in written}
+            old = [self._stored[place] for place, _ in puts]
+            places, values = [place for place, _ in puts], [value for _, value in puts]
+            self.state.put_many([b for b, _ in places], [name for _, name in places], values, old)
+        self._stored |= changed
         self._written.clear()
+        return [place for place, _ in changed]

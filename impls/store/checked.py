@@ -121,6 +121,29 @@ def whole_range(txn: lmdb.Transaction, low: bytes, high: bytes) -> Iterator[Item
         yield item
 
 
+def _whole_items(txn: lmdb.Transaction, low: bytes, high: bytes) -> list[Item]:
+    """Returns what `whole_range` yields, in half the time where all is wanted.
+
+    Behind a damaged key there may be items of others, the damaged one among them.
+    """
+    cursor = txn.cursor()
+    found = cursor.set_range(low)
+    if cursor.prev() if found else cursor.last():
+        _verify(*_item_at(cursor))
+    items: list[Item] = []
+    if not found:
+        return items
+    cursor.set_range(low)
+    stored, size = cursor.iternext(), _FIRST
+    while chunk := [(bytes(name), bytes(value)) for name, value in islice(stored, size)]:
+        if chunk[-1][0] >= high:
+            items += takewhile(lambda item: item[0] < high, chunk)
+            _verify(*next(item for item in chunk if item[0] >= high))
+            break
+        items, size = items + chunk, min(2 * size, _MOST)
+    return items
+
+
 def check_ends(txn: lmdb.Transaction, low: bytes, high: bytes) -> None:
     """Raises CorruptStateError when the first or the last item of a half-open range is damaged.
 
@@ -185,7 +208,7 @@ _DUE_BYTES = 3 + 8 + CHECK_BYTES  # table and bin, time, checksum
 
 def earliest_timers(txn: lmdb.Transaction) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Returns the bins that have timers, and the time of the earliest one of each; raises CorruptStateError."""
-    items = list(whole_range(txn, DUE, bytes([DUE[0] + 1])))
+    items = _whole_items(txn, DUE, bytes([DUE[0] + 1]))
     raw = b"".join([part for item in items for part in item])
     if len(raw) != len(items) * _DUE_BYTES:
         raise CorruptStateError("The time of a bin's earliest timer has the wrong length: its state is damaged.")

@@ -25,6 +25,7 @@ _KEY_MAX = _HASHED - 1  # of a key that is its own name: no such name is as long
 _DIGEST = 32
 _PREFIXES = [bin_key(STATE, bin_) for bin_ in range(MAX_BINS)]
 _FEW = 32  # entries of one shape; below, checking them one by one is quicker
+_MANY = 400  # entries of 15 bytes: the same
 _WIDE = 48  # bytes of an entry, from which on that is quicker of any number
 
 
@@ -109,7 +110,7 @@ def check_rows(rows: NDArray[np.uint8], name_bytes: int) -> None:
 
 def wrong_rows(rows: NDArray[np.uint8]) -> NDArray[np.intp]:
     """Returns which rows, each an entry's name and stored value, shape (n, bytes), do not match their checksums."""
-    if rows.shape[1] >= _WIDE:
+    if rows.shape[1] >= _WIDE or len(rows) < _MANY:
         return np.flatnonzero(unsound(rows))
     stored = rows[:, -CHECK_BYTES:].copy().view("<u4")[:, 0]
     return np.flatnonzero(_crc_of_rows(rows[:, :-CHECK_BYTES]) != stored)

@@ -37,7 +37,6 @@ class Keyed:
         self._values: dict[tuple[int, bytes], Any] = {}
         self._changed: dict[tuple[int, bytes], None] = {}  # values to encode, in order
         self._heads: dict[tuple[bytes, str], bytes] = {}
-        self._timed: set[int] = set()
         self._firing: tuple[int, int, list[bytes]] = (-1, 0, [])
         self.watermark: int | None = None
         self.emitted: tuple[list[int], list[bytes], list[bytes]] = ([], [], [])
@@ -142,7 +141,6 @@ class Keyed:
         """Asks for `on_timer` when the watermark has reached a time; setting the same timer again changes nothing."""
         name, value = naming.timer_name(time, key)
         self._entries.put(bin_, name, value)
-        self._timed.add(bin_)
         firing, until, heap = self._firing
         if firing == bin_ and time <= until:
             heapq.heappush(heap, name)
@@ -150,7 +148,6 @@ class Keyed:
     def cancel_timer(self, bin_: int, time: int, key: bytes) -> None:
         """Takes a timer back; one that is not set is left alone."""
         self._entries.put(bin_, naming.timer_name(time, key)[0], None)
-        self._timed.add(bin_)
 
     def fire(self, bins: Iterable[int], until: int, call: Callable[[int, int, bytes], None]) -> int:
         """Calls `call(bin, time, key)` for the timers of bins up to a time, per bin in order of time.
@@ -168,7 +165,6 @@ class Keyed:
                 name = heapq.heappop(heap)
                 if (value := self._entries.get(bin_, name)) is not None:  # else cancelled, or set twice
                     self._entries.put(bin_, name, None)
-                    self._timed.add(bin_)
                     fired += 1
                     call(bin_, *naming.timer_of(name, value))
         self._firing = (-1, 0, [])
@@ -190,9 +186,7 @@ class Keyed:
     def flush(self) -> None:
         """Writes what has changed to the state."""
         self.settle()
-        self._entries.flush()
-        naming.note_earliest(self._state, self._timed)
-        self._timed.clear()
+        naming.note_earliest(self._state, naming.timed(self._entries.flush()))
 
     def settle(self) -> None:
         """Encodes values that were set; raises what encoding them raises."""

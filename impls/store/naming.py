@@ -112,6 +112,11 @@ def timers_until(time: int, family: bytes = TIMER) -> tuple[bytes, bytes]:
     return family, family + time_bytes(time + 1)
 
 
+def timed(changed: Iterable[tuple[int, bytes]], families: tuple[bytes, ...] = (TIMER,)) -> set[int]:
+    """Returns the bins of which timers, or expiries, are among the places of entries."""
+    return {bin_ for bin_, name in changed if name[:1] in families}
+
+
 def note_earliest(state: BinState, bins: Iterable[int], families: tuple[bytes, ...] = (TIMER,)) -> None:
     """Notes the earliest timer or expiry of bins, whose entries are stored."""
     for bin_ in sorted(bins):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from impls.store.checked import check_absent
 from impls.store.entries import open_value
 from impls.store.offsets import Place, place_of
-from impls.store.records import NUMBER, PRODUCER
+from impls.store.records import NUMBER, PRODUCER, has_column
 from impls.store.state import BinState
 from impls.store.tables import OFFSETS, bin_key
 
@@ -57,7 +57,7 @@ class Numbers:
 
     def new(self, table: pa.Table) -> pa.Table:
         """Returns the records without repeats; what is no result of another query stays."""
-        if PRODUCER not in table.column_names:
+        if not has_column(table, PRODUCER):
             return table
         producers = _column(table, PRODUCER)
         results = np.flatnonzero(producers)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from impls.errors import CorruptStateError
 from impls.store.checked import whole_range
 from impls.store.entries import open_value
-from impls.store.records import ROW
+from impls.store.records import ROW, has_column
 from impls.store.state import BinState
 from impls.store.tables import OFFSETS, bin_range
 
@@ -200,7 +200,7 @@ _Columns = tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArra
 
 def _columns(table: pa.Table) -> _Columns:
     """Returns bin, input partition, offset and, if a record can have several, the row of records."""
-    rows = table.column(ROW).to_numpy() if ROW in table.column_names else None
+    rows = table.column(ROW).to_numpy() if has_column(table, ROW) else None
     partitions = table.column("partition").to_numpy().astype(np.int64, copy=False)
     return table.column("bin").to_numpy(), partitions, table.column("offset").to_numpy(), rows
 

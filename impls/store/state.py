@@ -112,7 +112,10 @@ class BinState:
         prefix = bin_key(STATE, bin_)
         bounds = prefix + low, prefix + high
         unpack_range(self._txn, *bounds)
-        return [(name[3:], open_value(name, stored)) for name, stored in whole_range(self._txn, *bounds)]
+        items = list(whole_range(self._txn, *bounds))
+        names = [name for name, _ in items]
+        values = open_values(names, [stored for _, stored in items])
+        return [(name[3:], value) for name, value in zip(names, values, strict=True)]
 
     def first(self, bin_: int, low: bytes, high: bytes) -> bytes | None:
         """Returns the lowest key of a bin's entries with low <= key < high, None when there is none."""

@@ -14,7 +14,7 @@ from impls.protocol.report import EventTimes, Pipelines, Queues, Report
 from impls.store.entries import Changes
 from impls.store.offsets import Advance, Applied
 from impls.store.queues import QueueIndex
-from impls.store.records import NUMBER, PRODUCER, ROW, Results, joined
+from impls.store.records import NUMBER, PRODUCER, ROW, Results, has_column, joined
 from impls.store.state import BinState
 from impls.worker.inputs import queue_input, queued_inputs
 from impls.worker.query import Task
@@ -169,4 +169,4 @@ def reported(queues: QueueIndex) -> Queues:
 
 
 def _places(table: pa.Table) -> pa.Table:
-    return table.select([name for name in _PLACE if name in table.column_names])
+    return table.select([name for name in _PLACE if has_column(table, name)])

@@ -20,7 +20,7 @@ from impls.operators.blame import Blame, Place, blamed, raise_store_error
 from impls.operators.timed import valid_times
 from impls.protocol.report import Report
 from impls.store.offsets import PARTITION_BITS
-from impls.store.records import FILE, PRODUCER, ROW
+from impls.store.records import FILE, PRODUCER, ROW, has_column
 from impls.worker.query import Task
 
 ON_ERROR = ("fail", "skip")
@@ -86,7 +86,7 @@ def acceptable(operator: Operator, table: pa.Table) -> pa.Table:
 
 def _wrong(operator: Operator, table: pa.Table) -> tuple[_Mask, Callable[[int], str]] | None:
     """Returns which records are wrong in one way, and what is wrong with one; None where none is."""
-    if PRODUCER in table.column_names and (sender := table.column(PRODUCER)).null_count:
+    if has_column(table, PRODUCER) and (sender := table.column(PRODUCER)).null_count:
         return _mask(sender.is_null()), lambda _: "has no number, and so is no result of a query of this version"
     for name in (*_PLACE, "key"):
         if (column := table.column(name)).null_count:
@@ -106,7 +106,7 @@ def without_set_aside(task: Task, table: pa.Table, report: Report) -> pa.Table:
     """Returns records without those on which the operator has failed; they are counted in the report."""
     if not task.set_aside or not len(table):
         return table
-    names = [name for name in ("partition", "offset", ROW, FILE) if name in table.column_names]
+    names = [name for name in ("partition", "offset", ROW, FILE) if has_column(table, name)]
     places = zip(*(table.column(name).to_pylist() for name in names), strict=True)
     known = {place[: len(names)] for place in task.set_aside}
     kept = [place not in known for place in places]

@@ -72,23 +72,23 @@ class Q5(_BestOfBin):
     def on_records(self, records: pa.Table, keyed: Keyed) -> None:
         """Counts bids by (bin, pane, auction)."""
         bins, auctions, times = columns_of(records, "bin", "key", "dateTime")
-        rows, counts = np.unique(np.stack([bins, times - times % self.period, auctions]), axis=1, return_counts=True)
-        fields = [(b, id_bytes(pane), id_bytes(auction)) for b, pane, auction in rows.T.tolist()]
-        keyed.load_map(
-            [b for b, _, _ in fields], [pane for _, pane, _ in fields], [auction for _, _, auction in fields]
-        )
-        for (b, pane, auction), count in zip(fields, counts.tolist(), strict=True):
-            keyed.set_field(b, pane, auction, (keyed.field(b, pane, auction) or 0) + count)
-        for b, start in dict.fromkeys((b, id_of(pane)) for b, pane, _ in fields):
+        rows = zip(bins.tolist(), (times - times % self.period).tolist(), auctions.tolist(), strict=True)
+        bids = {(b, id_bytes(pane), id_bytes(auction)): n for (b, pane, auction), n in sorted(Counter(rows).items())}
+        keyed.load_map([b for b, _, _ in bids], [pane for _, pane, _ in bids], [auction for _, _, auction in bids])
+        for (b, pane, auction), number in bids.items():
+            keyed.set_field(b, pane, auction, (keyed.field(b, pane, auction) or 0) + number)
+        for b, start in dict.fromkeys((b, id_of(pane)) for b, pane, _ in bids):
             for end in range(start + self.period, start + self.size + 1, self.period):
                 keyed.set_timer(b, end, b"")
 
     def on_timer(self, bin_: int, time: int, key: bytes, keyed: Keyed) -> None:
         """Passes the bin's best of a window on; the window's first pane is in no other one to come."""
+        panes = [id_bytes(start) for start in range(time - self.size, time, self.period)]
         counts: Counter[bytes] = Counter()
-        for start in range(time - self.size, time, self.period):
-            counts.update(dict(keyed.fields(bin_, id_bytes(start))))
-        keyed.clear_fields(bin_, id_bytes(time - self.size))
+        for pane in panes:
+            counts.update(bids := dict(keyed.fields(bin_, pane)))
+            for auction in bids if pane == panes[0] else ():
+                keyed.set_field(bin_, pane, auction, None)
         most = max(counts.values())
         for auction in sorted(auction for auction, count in counts.items() if count == most):
             keyed.emit(bin_, auction, self.passed_on(time - 1, time - self.size, id_of(auction), most))

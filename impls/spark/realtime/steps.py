@@ -17,7 +17,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from impls.errors import StateError
 from impls.protocol.session import Closed, Failed, Hello
 from impls.realtime.blobs import Blob
-from impls.realtime.flow import BatchingWindow, Flow, Inbox, Pace
+from impls.realtime.flow import BatchingWindow, Flow, Inbox, Pace, Rest
 from impls.realtime.link import Link
 from impls.realtime.port import Receiver
 from impls.realtime.worker import RealTimeWorker
@@ -143,16 +143,20 @@ def _step_until_the_end(worker: Stepping, inbox: Inbox[Blob], flow: _Flow) -> No
 
     At the end of the input it may still wait for the driver, as for the epoch of blobs that it has already.
     """
-    window = BatchingWindow()
+    rest, window = Rest(), BatchingWindow()
     more, end, told = False, None, 0
     while True:
-        blobs, ended = _come(worker, inbox, 0 if more else None if end is None else _LOOK_S)
+        blobs, heard, ended = _come(worker, inbox, 0 if more else None if end is None else _LOOK_S)
+        while blobs and not (more or heard or ended) and (left := rest.left_s(time.monotonic())):
+            further, heard, ended = _come(worker, inbox, left)
+            blobs += further
         while blobs and not ended and (left := window.wait_s({blob.source for blob in blobs}, time.monotonic())):
-            further, ended = _come(worker, inbox, left)
+            further, _, ended = _come(worker, inbox, left)
             blobs += further
         if blobs:
             worker.take(blobs)
         more = worker.step()
+        rest.begin(time.monotonic())
         if worker.pace.applied > told:
             flow(worker.pace.applied - told, worker.pace.window)
             told = worker.pace.applied
@@ -164,12 +168,12 @@ def _step_until_the_end(worker: Stepping, inbox: Inbox[Blob], flow: _Flow) -> No
                 raise StateError(f"The driver did not tell in {_END_DEADLINE_S:.0f} s what to do with the last blobs.")
 
 
-def _come(worker: Stepping, inbox: Inbox[Blob], timeout_s: float | None) -> tuple[list[Blob], bool]:
-    """Returns the blobs that have come, and whether they are the last; the worker hears what the driver has said."""
+def _come(worker: Stepping, inbox: Inbox[Blob], timeout_s: float | None) -> tuple[list[Blob], bool, bool]:
+    """Returns the blobs that have come, whether the worker hears something of the driver, and if it all has ended."""
     messages, blobs, ended = inbox.take(timeout_s)
     for message in messages:
         worker.hear(message)
-    return blobs, ended
+    return blobs, bool(messages), ended
 
 
 def _listen(link: Link, inbox: Inbox[Blob]) -> None:

@@ -133,6 +133,22 @@ def test_only_bins_asked_for_are_due(txn):
     assert keyed._state.bins_with_timers(np.arange(BINS) % 2 == 0, 5) == [0, 2, 4]
 
 
+def test_what_is_written_as_it_stands_is_not_logged(txn):
+    def write(keyed, bids):
+        keyed.set_value(3, b"k", {"a": 1})
+        keyed.set_field(3, b"m", b"f", bids)
+        keyed.set_timer(3, 5, b"k")
+        keyed.set_timer(3, 9, b"gone")
+        keyed.cancel_timer(3, 9, b"gone")
+        flushed(keyed)
+        return keyed._state.changes.names
+
+    assert len(write(keyed_of(txn), 1)) == 4  # value, field, timer, and the earliest timer of the bin
+    assert write(keyed_of(txn), 1) == []
+    assert len(write(keyed_of(txn), 2)) == 1
+    assert keyed_of(txn)._state.bins_with_timers(ALL, 5) == [3]
+
+
 def test_everything_counts_in_the_size_of_its_bin_and_moves_with_it(tmp_path, txn):
     keyed = keyed_of(txn)
     for n in range(40):
