@@ -17,6 +17,7 @@ from linked import DEADLINE_S, PARTITIONS, SLOTS, Topic
 from linked_operators import DISORDER, SIZE, Counts, Highest
 from pipeline import await_true
 from pyspark.sql import DataFrame
+from scenarios import session_for
 from topics import json_rows, producer_for
 
 import impls
@@ -185,15 +186,8 @@ def check_refused(chained: Chained) -> None:
 
 def main(given: dict[str, Any]) -> None:
     """Runs the scenario in real time."""
-    from harness.setup.java import ensure_jars
-    from impls.spark.realtime.settings import real_time_settings, real_time_threads
-    from impls.spark.session import spark_session
-
     apart = given["scenario"] == "joined"
-    threads = real_time_threads(2, SLOTS) + real_time_threads(PARTITIONS, SLOTS)
-    if apart:
-        threads = 2 * real_time_threads(2, SLOTS) + real_time_threads(2 * PARTITIONS, SLOTS)
-    spark = spark_session(ensure_jars().spark, threads=threads, settings=real_time_settings())
+    spark = session_for([2, 2, 2 * PARTITIONS] if apart else [2, PARTITIONS], SLOTS)
     name = f"{given['scenario']}-at-once"
     chained = Chained(spark, given["kafka"], given["topics"], Path(given["folder"]), "real-time", name)
     if apart:

@@ -13,6 +13,7 @@ import numpy as np
 from confluent_kafka import Consumer, TopicPartition
 from linked_operators import Follow, Tally
 from pipeline import await_true
+from scenarios import session_for
 from topics import producer_for
 
 import impls
@@ -148,12 +149,7 @@ def scenario(linked: Linked) -> int:
 
 def main(given: dict[str, Any]) -> None:
     """Runs the scenario in real time."""
-    from harness.setup.java import ensure_jars
-    from impls.spark.realtime.settings import real_time_settings, real_time_threads
-    from impls.spark.session import spark_session
-
-    threads = real_time_threads(2, SLOTS) + real_time_threads(PARTITIONS, SLOTS)
-    spark = spark_session(ensure_jars().spark, threads=threads, settings=real_time_settings())
+    spark = session_for([2, PARTITIONS], SLOTS)
     again = scenario(Linked(spark, given["kafka"], given["topics"], Path(given["folder"]), "real-time"))
     sys.stdout.write(f"{again}\n")
     spark.stop()

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from impls.closing import closed_on_error, end_all
+from impls.closing import closed_on_error, end_all, stack_of
 from impls.driver.autoscaling import Autoscaled, Source
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.control import Answerer, ControlServer, Listener
@@ -163,6 +163,7 @@ class StreamHandle(Changeable, Autoscaled, Observed):
         except Exception as error:  # of what makes the next epoch come sooner: it comes all the same
             _LOG.error("The query %s is to end and could not be woken: %s", self._checkpoint.name, error)
         if not self._ended.wait(_STOP_DEADLINE_S):
+            _LOG.error("The query %s does not end. It is here:\n%s", self._checkpoint.name, stack_of(self._supervisor))
             raise StateError(f"The query did not reach the end of an epoch in {_STOP_DEADLINE_S:.0f} s.")
         self._supervisor.join()
         self.await_end(0)

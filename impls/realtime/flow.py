@@ -116,15 +116,15 @@ def cpu_wait_s() -> float:
         return 0.0
 
 
-class Rest:
+class Backoff:
     """How long a worker lets records come together behind a commit: as long as it has waited for a CPU since the last.
 
     Where more is ready to run than there are CPUs, what a commit costs whatever its records is what all wait for. A
-    worker that is never kept waiting does not rest.
+    worker that is never kept waiting does not back off.
 
     Args:
         waited_s: for how many seconds the thread has waited for a CPU in all.
-        most_s: the longest rest, in seconds.
+        most_s: the longest backoff, in seconds.
     """
 
     def __init__(self, waited_s: Callable[[], float] = cpu_wait_s, *, most_s: float = 0.02):
@@ -132,7 +132,7 @@ class Rest:
         self._waited, self._until = waited_s(), -math.inf
 
     def begin(self, now: float) -> None:
-        """Begins a rest behind a commit; `now` is of a clock that does not go back, in seconds."""
+        """Begins behind a commit; `now` is of a clock that does not go back, in seconds."""
         before, self._waited = self._waited, self._waited_s()
         self._until = now + min(self._waited - before, self._most_s)
 

@@ -110,12 +110,10 @@ class BinState:
     def scan(self, bin_: int, low: bytes, high: bytes) -> list[tuple[bytes, bytes]]:
         """Returns (key, value) of a bin's entries with low <= key < high, in key order."""
         prefix = bin_key(STATE, bin_)
-        bounds = prefix + low, prefix + high
-        unpack_range(self._txn, *bounds)
-        items = list(whole_range(self._txn, *bounds))
-        names = [name for name, _ in items]
-        values = open_values(names, [stored for _, stored in items])
-        return [(name[3:], value) for name, value in zip(names, values, strict=True)]
+        unpack_range(self._txn, prefix + low, prefix + high)
+        items = list(whole_range(self._txn, prefix + low, prefix + high))
+        values = open_values([name for name, _ in items], [stored for _, stored in items])
+        return [(name[3:], value) for (name, _), value in zip(items, values, strict=True)]
 
     def first(self, bin_: int, low: bytes, high: bytes) -> bytes | None:
         """Returns the lowest key of a bin's entries with low <= key < high, None when there is none."""

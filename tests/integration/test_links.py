@@ -1,10 +1,5 @@
 """Results of one query as the input of another: each once and in order, whatever happens to either of them."""
 
-import json
-import os
-import subprocess
-import sys
-
 import chained
 import linked
 import linked_operators
@@ -13,27 +8,16 @@ from chained import Chained
 from linked import Linked, scenario
 from linked_operators import Follow, Times
 from pipeline import await_true
-from processes import spawn
 from pyspark.sql.functions import expr
+from scenarios import in_real_time
 from topics import json_rows, producer_for
 
 import impls
-from harness.files import ROOT
 from harness.lab.topics import create_topics
 from impls.errors import StateError, UsageError
 from impls.worker.results import HEADER, Number, numbers_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
-
-
-def run_in_real_time(file, kafka, topics, folder, scenario="chain"):
-    """Runs a scenario in a process of its own and returns what it says."""
-    given = json.dumps({"kafka": kafka, "topics": topics, "folder": str(folder), "scenario": scenario})
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    child = spawn([sys.executable, file, given], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
-    out, said = child.communicate(timeout=560)
-    assert child.returncode == 0, said[-3000:]
-    return out
 
 
 @pytest.fixture
@@ -47,7 +31,7 @@ def test_each_result_is_seen_once_by_the_next_query_whatever_happens_to_either(s
 
 
 def test_the_same_in_real_time(kafka, topics, tmp_path):
-    assert int(run_in_real_time(linked.__file__, kafka, topics, tmp_path).split()[-1]) > 100
+    assert int(in_real_time(linked.__file__, kafka, topics, tmp_path).split()[-1]) > 100
 
 
 def test_a_chain_closes_each_window_once_whatever_happens_to_its_stages(spark, kafka, topics, tmp_path):
@@ -56,7 +40,7 @@ def test_a_chain_closes_each_window_once_whatever_happens_to_its_stages(spark, k
 
 @pytest.mark.capability
 def test_a_chain_in_real_time(kafka, topics, tmp_path):
-    run_in_real_time(chained.__file__, kafka, topics[:2], tmp_path)
+    in_real_time(chained.__file__, kafka, topics[:2], tmp_path)
 
 
 def test_a_stage_reads_two_others(spark, kafka, topics, tmp_path):
@@ -64,7 +48,7 @@ def test_a_stage_reads_two_others(spark, kafka, topics, tmp_path):
 
 
 def test_a_stage_reads_two_others_in_real_time(kafka, topics, tmp_path):
-    run_in_real_time(chained.__file__, kafka, topics[:2], tmp_path, "joined")
+    in_real_time(chained.__file__, kafka, topics[:2], tmp_path, "joined")
 
 
 def test_a_stage_with_event_time_reads_no_input_beside_another(spark, kafka, topics, tmp_path):

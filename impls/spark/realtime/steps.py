@@ -17,7 +17,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from impls.errors import StateError
 from impls.protocol.session import Closed, Failed, Hello
 from impls.realtime.blobs import Blob
-from impls.realtime.flow import BatchingWindow, Flow, Inbox, Pace, Rest
+from impls.realtime.flow import Backoff, BatchingWindow, Flow, Inbox, Pace
 from impls.realtime.link import Link
 from impls.realtime.port import Receiver
 from impls.realtime.worker import RealTimeWorker
@@ -143,11 +143,11 @@ def _step_until_the_end(worker: Stepping, inbox: Inbox[Blob], flow: _Flow) -> No
 
     At the end of the input it may still wait for the driver, as for the epoch of blobs that it has already.
     """
-    rest, window = Rest(), BatchingWindow()
+    backoff, window = Backoff(), BatchingWindow()
     more, end, told = False, None, 0
     while True:
         blobs, heard, ended = _come(worker, inbox, 0 if more else None if end is None else _LOOK_S)
-        while blobs and not (more or heard or ended) and (left := rest.left_s(time.monotonic())):
+        while blobs and not (more or heard or ended) and (left := backoff.left_s(time.monotonic())):
             further, heard, ended = _come(worker, inbox, left)
             blobs += further
         while blobs and not ended and (left := window.wait_s({blob.source for blob in blobs}, time.monotonic())):
@@ -156,7 +156,7 @@ def _step_until_the_end(worker: Stepping, inbox: Inbox[Blob], flow: _Flow) -> No
         if blobs:
             worker.take(blobs)
         more = worker.step()
-        rest.begin(time.monotonic())
+        backoff.begin(time.monotonic())
         if worker.pace.applied > told:
             flow(worker.pace.applied - told, worker.pace.window)
             told = worker.pace.applied

@@ -77,6 +77,23 @@ def test_a_rescale_to_workers_of_which_some_get_no_bin_moves_bins_once(tmp_path)
         assert query.moves(51)
 
 
+def test_a_query_that_does_not_end_is_said_to_be_where_it_is(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("impls.driver.handle._STOP_DEADLINE_S", 0.1)
+    goes_on = threading.Event()
+
+    def waits_for_something(_epoch_of, started):
+        started()
+        assert goes_on.wait(DEADLINE_S), "nobody let it go on"
+        return QueryEnded()
+
+    with handle(tmp_path, waits_for_something) as query:
+        with pytest.raises(StateError, match="did not reach the end of an epoch"):
+            query.stop()
+        assert "in waits_for_something" in caplog.text
+        goes_on.set()
+        assert query.await_end(DEADLINE_S)
+
+
 class Topic:
     """What gives a query requests from elsewhere."""
 
