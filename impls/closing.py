@@ -1,4 +1,4 @@
-"""What a `with` statement closes at its end, or when it fails."""
+"""What a `with` statement closes at its end, or when it fails, and where a thread is that does not end."""
 
 import logging
 import sys

@@ -7,74 +7,28 @@ import json
 import sys
 from collections import Counter
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import late_processors
+from late_processors import MINUTE_S, WINDOW_S, Minutes, Windows, ending
 from linked import DEADLINE_S, PARTITIONS, SLOTS, Topic
 from pipeline import await_true
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.streaming import StatefulProcessor
 from scenarios import session_for
 from topics import json_rows, producer_for
 
 import impls
 
-MINUTE_S, WINDOW_S, DELAY, FAR = 60, 10, "70 seconds", 100_000
+DELAY, FAR = "70 seconds", 100_000
 FIRST = 10  # minute: Spark's watermark begins at 0, and what is at it is late
 COUNTS = {
     "aggregate": "window struct<start: timestamp, end: timestamp>, user string, n long",
     "processor": "end timestamp, user string, n long",
 }
-
-
-class Windows(StatefulProcessor):
-    """Gives a user's number of records in each window when it ends."""
-
-    def init(self, handle):
-        self._handle = handle
-        self._counts = handle.getMapState("counts", "end long", "n long")
-
-    def handleInputRows(self, key, rows, timerValues):  # noqa: N802, N803
-        for row in rows:
-            end = ending(int(row.at.timestamp()))
-            (before,) = self._counts.getValue((end,)) if self._counts.containsKey((end,)) else (0,)
-            self._counts.updateValue((end,), (before + 1,))
-            self._handle.registerTimer(end * 1000)
-        yield from ()
-
-    def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):  # noqa: N802, N803
-        end = expiredTimerInfo.getExpiryTimeInMs() // 1000
-        (n,) = self._counts.getValue((end,))
-        self._counts.removeKey((end,))
-        yield Row(end=datetime.fromtimestamp(end, UTC), user=key[0], n=n)
-
-
-class Minutes(StatefulProcessor):
-    """Gives of each minute, when it is over, what `Late.expected` says."""
-
-    def init(self, handle):
-        self._handle = handle
-        self._seen = handle.getValueState("seen", "most long, counts long, records long")
-
-    def handleInputRows(self, key, rows, timerValues):  # noqa: N802, N803
-        most, counts, records = self._seen.get() or (0, 0, 0)
-        for row in rows:
-            most, counts, records = max(most, row.n), counts + 1, records + row.n
-        self._seen.update((most, counts, records))
-        self._handle.registerTimer((key[0] + 1) * MINUTE_S * 1000)
-        yield from ()
-
-    def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):  # noqa: N802, N803
-        most, counts, records = self._seen.get()
-        yield Row(minute=key[0], most=most, counts=counts, records=records)
-
-
-def ending(at: int) -> int:
-    return at - at % WINDOW_S + WINDOW_S
 
 
 @dataclass
@@ -93,10 +47,8 @@ class Late:
         self._found = Topic(self.kafka, self.topics[1])
 
     def start(self) -> impls.Chain:
-        from late_windows import Minutes as Importable  # this file may run as a program
-
         minutes = partial(
-            impls.transform_with_state, statefulProcessor=Importable(), outputMode="append", timeMode="eventtime",
+            impls.transform_with_state, statefulProcessor=Minutes(), outputMode="append", timeMode="eventtime",
             outputStructType="minute long, most long, counts long, records long",
         )  # fmt: skip
         return impls.chain(
@@ -105,17 +57,15 @@ class Late:
             name=self.topics[0].replace(".", "-"), bootstrap=self.kafka,
             results=impls.Output(self.kafka, self.topics[1], PARTITIONS), partitions=PARTITIONS, bins=16,
             state_dir=self.folder / "state", checkpoint=self.folder / "checkpoint",
-            mode=self.mode, real_time=impls.RealTime(SLOTS), py_files=[Path(__file__)],
+            mode=self.mode, real_time=impls.RealTime(SLOTS), py_files=[Path(late_processors.__file__)],
         )  # fmt: skip
 
     def _counting(self) -> impls.Stage:
         if self.first == "aggregate":
             how: dict[str, Any] = {"keys": ["window", "user"], "values": {"n": "count(*)"}, "output_mode": "append"}
             return impls.Stage("counts", partial(impls.aggregate, **how), 2, COUNTS[self.first], select=_windowed)
-        from late_windows import Windows as Importable
-
         windows = partial(
-            impls.transform_with_state, statefulProcessor=Importable(), outputStructType=COUNTS[self.first],
+            impls.transform_with_state, statefulProcessor=Windows(), outputStructType=COUNTS[self.first],
             outputMode="append", timeMode="eventtime", eventTimeColumnName="end",
         )  # fmt: skip
         return impls.Stage("counts", windows, 2, COUNTS[self.first], select=lambda rows: rows.groupBy("user"))

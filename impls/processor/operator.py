@@ -116,7 +116,7 @@ class _Processing(Operator):
         life = Life(program, entries, Times(self.initial.now, 0))
         life.initial(table)
         life.close()
-        naming.note_earliest(state, naming.timed(entries.flush(), _NOTED), _NOTED)
+        naming.note_changed(state, entries.flush(), _NOTED)
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class TimedProcessor(_Processing):
         life.close()
         made.take(life, sent)
         out.fired += life.fired
-        naming.note_earliest(life.entries.state, naming.timed(life.entries.flush(), _NOTED), _NOTED)
+        naming.note_changed(life.entries.state, life.entries.flush(), _NOTED)
 
 
 class _Made:

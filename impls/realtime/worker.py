@@ -168,15 +168,18 @@ class RealTimeWorker:
     def _times(self, blobs: Sequence[Blob], table: pa.Table | None) -> tuple[Times, Times]:
         """Returns the event times of blobs: of those routed before the epoch that the commit belongs to, and others.
 
-        `table` has the records of all of them.
+        `table` has the records of all of them, which mostly are of one kind: then one look at it is enough.
         """
         operator, epoch = self._spec.operator, self.worker.state.epoch
         if operator.event_time is None or table is None:
             return [], []
-        early = [blob for blob in blobs if blob.epoch < epoch]
-        parts = early, [blob for blob in blobs if blob.epoch >= epoch]
-        tables = [table if len(part) == len(blobs) else table_of(part) for part in parts]
-        before, now = ([] if part is None else highest_times(part, operator) for part in tables)
+        parts = [(blob.epoch < epoch, blob.table) for blob in blobs]
+        if len({early for early, _ in parts}) == 1:
+            parts = [(parts[0][0], table)]
+        before, now = (
+            [pair for early, part in parts if early is wanted for pair in highest_times(part, operator)]
+            for wanted in (True, False)
+        )
         return before, now
 
     def _look_for_timers(self) -> None:

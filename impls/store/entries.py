@@ -25,7 +25,7 @@ _KEY_MAX = _HASHED - 1  # of a key that is its own name: no such name is as long
 _DIGEST = 32
 _PREFIXES = [bin_key(STATE, bin_) for bin_ in range(MAX_BINS)]
 _FEW = 32  # entries of one shape; below, checking them one by one is quicker
-_MANY = 400  # entries of 15 bytes: the same
+_MANY = 400  # entries of 15 bytes; below, a CRC by zlib for each is quicker than numpy over all of them
 _WIDE = 48  # bytes of an entry, from which on that is quicker of any number
 
 

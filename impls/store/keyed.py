@@ -186,7 +186,7 @@ class Keyed:
     def flush(self) -> None:
         """Writes what has changed to the state."""
         self.settle()
-        naming.note_earliest(self._state, naming.timed(self._entries.flush()))
+        naming.note_changed(self._state, self._entries.flush(), (naming.TIMER,))
 
     def settle(self) -> None:
         """Encodes values that were set; raises what encoding them raises."""

@@ -112,16 +112,16 @@ def timers_until(time: int, family: bytes = TIMER) -> tuple[bytes, bytes]:
     return family, family + time_bytes(time + 1)
 
 
-def timed(changed: Iterable[tuple[int, bytes]], families: tuple[bytes, ...] = (TIMER,)) -> set[int]:
-    """Returns the bins of which timers, or expiries, are among the places of entries."""
-    return {bin_ for bin_, name in changed if name[:1] in families}
-
-
-def note_earliest(state: BinState, bins: Iterable[int], families: tuple[bytes, ...] = (TIMER,)) -> None:
+def note_earliest(state: BinState, bins: Iterable[int], families: tuple[bytes, ...]) -> None:
     """Notes the earliest timer or expiry of bins, whose entries are stored."""
     for bin_ in sorted(bins):
         names = [state.first(bin_, family, _AFTER[family]) for family in families]
         state.set_earliest_timer(bin_, min((time_of(name[1:]) for name in names if name), default=None))
+
+
+def note_changed(state: BinState, changed: Iterable[tuple[int, bytes]], families: tuple[bytes, ...]) -> None:
+    """Notes it of the bins of which a timer or expiry is among changed entries, each given as (bin, name)."""
+    note_earliest(state, {bin_ for bin_, name in changed if name[:1] in families}, families)
 
 
 def own_timer_name(time: int, head: bytes) -> bytes:

@@ -83,12 +83,10 @@ class Q5(_BestOfBin):
 
     def on_timer(self, bin_: int, time: int, key: bytes, keyed: Keyed) -> None:
         """Passes the bin's best of a window on; the window's first pane is in no other one to come."""
-        panes = [id_bytes(start) for start in range(time - self.size, time, self.period)]
         counts: Counter[bytes] = Counter()
-        for pane in panes:
-            counts.update(bids := dict(keyed.fields(bin_, pane)))
-            for auction in bids if pane == panes[0] else ():
-                keyed.set_field(bin_, pane, auction, None)
+        for start in range(time - self.size, time, self.period):
+            counts.update(dict(keyed.fields(bin_, id_bytes(start))))
+        keyed.clear_fields(bin_, id_bytes(time - self.size))
         most = max(counts.values())
         for auction in sorted(auction for auction, count in counts.items() if count == most):
             keyed.emit(bin_, auction, self.passed_on(time - 1, time - self.size, id_of(auction), most))

@@ -169,7 +169,7 @@ def _step_until_the_end(worker: Stepping, inbox: Inbox[Blob], flow: _Flow) -> No
 
 
 def _come(worker: Stepping, inbox: Inbox[Blob], timeout_s: float | None) -> tuple[list[Blob], bool, bool]:
-    """Returns the blobs that have come, whether the worker hears something of the driver, and if it all has ended."""
+    """Returns the blobs that have come, whether the driver has told the worker something, and if no blob follows."""
     messages, blobs, ended = inbox.take(timeout_s)
     for message in messages:
         worker.hear(message)
