@@ -279,8 +279,7 @@ class Autoscaled(ABC):
         self._scaled.listeners.append(self._autoscaling.take)
 
     def _migrating(self) -> bool:
-        with self._scaled.locked() as controller:
-            return controller.migrating
+        return self._scaled.migrating
 
     def _turn_off(self) -> None:
         running, self._autoscaling = self._autoscaling, None

@@ -17,6 +17,7 @@ from impls.driver.epochs import EpochRecord, in_short, observation_of, order_of,
 from impls.driver.keeper import Keeper
 from impls.driver.metrics import Metrics
 from impls.driver.preparing import NOTHING, Preparation
+from impls.driver.signals import QueryEnded, StopNeeded
 from impls.durability.files import Files
 from impls.durability.schedule import REPLAY_EPOCHS
 from impls.errors import ADVICE, StateError, UsageError
@@ -26,27 +27,12 @@ from impls.protocol.changing import Changing
 from impls.protocol.controller import Controller
 from impls.protocol.events import Command, Event, new_id
 from impls.protocol.order import EpochOrder, Executor
-from impls.protocol.plan import Stop, WrittenPlan
+from impls.protocol.plan import WrittenPlan
 from impls.protocol.report import Report
 from impls.protocol.versions import Change, Version
 from impls.protocol.view import Observation
 
 _LOG = logging.getLogger(__package__)
-
-
-class QueryEnded(Exception):  # noqa: N818 - a signal to the supervisor, not a failure
-    """The query was asked to end and is between two epochs."""
-
-
-class StopNeeded(Exception):  # noqa: N818
-    """The plan asks for a stop before `epoch`: the query ends, that becomes durable, and it is started again.
-
-    With `what` "application" the Spark session is to be stopped and started as well.
-    """
-
-    def __init__(self, epoch: int, what: Stop):
-        super().__init__(f"stop before epoch {epoch}")
-        self.epoch, self.what = epoch, what
 
 
 class Driver:
@@ -72,7 +58,7 @@ class Driver:
         self.controller, self._checkpoint, self._executor = controller, checkpoint, executor
         self._on_epoch = on_epoch or (lambda _record: None)
         self.metrics = Metrics()
-        self.listeners: list[Callable[[EpochRecord], None]] = [self.metrics.take, _log]
+        self.listeners: list[Callable[[EpochRecord], None]] = [_log]
         self._last_end = time.perf_counter()
         self.ending = False
         self.prepare, self._prepared = prepare, False
@@ -83,6 +69,7 @@ class Driver:
         self.autoscaled_to = 0  # most workers that a policy may ask for
         self.now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000  # processing time of the next plan
         self.last_epoch = -1
+        self._unmeasured = False  # whether an epoch was observed that the metrics do not have
         self._planned = self._held = -1  # the last epoch with a durable plan; the last one the controller holds
         self._lock = threading.RLock()
         self.codes = Codes(checkpoint.own / "code", fsync=checkpoint.fsync)
@@ -129,6 +116,12 @@ class Driver:
     def hurries(self) -> bool:
         """Whether the next epoch is wanted at once."""
         return self.controller.busy or any(waiting() is not None for waiting in self.waiting)
+
+    @property
+    def migrating(self) -> bool:
+        """Whether a migration is under way, or has ended and the metrics do not have its last epoch yet."""
+        with self.locked() as controller:
+            return controller.migrating or self._unmeasured
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -218,6 +211,8 @@ class Driver:
         misplaced = self.controller.misplaced
         size = int(self.controller.size.sum())
         record = EpochRecord(written, begin_us, end_us, reports, cells, ms, misplaced, durable, tuple(events), size)
+        self.metrics.take(record)
+        self._unmeasured = False
         for hear in (self._on_epoch, *self.listeners):
             hear(record)
         if self._checkpoint.needs_base(epoch):
@@ -281,6 +276,7 @@ class Driver:
         self._checkpoint.observed.append(observation.to_json())
         with self.locked() as known:
             events = known.observe(observation)
+            self._unmeasured = True
         if self._keeper is not None:
             self._keeper.observe(written.epoch, reports, known.location, known.routing, known.size)
         return events

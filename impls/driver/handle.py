@@ -14,9 +14,9 @@ from impls.closing import closed_on_error, end_all, stack_of
 from impls.driver.autoscaling import Autoscaled, Source
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.control import Answerer, ControlServer, Listener
-from impls.driver.driver import QueryEnded, StopNeeded
 from impls.driver.observed import Observed, OnEvent
 from impls.driver.pipeline import Changeable, PipelineChanges
+from impls.driver.signals import QueryEnded, StopNeeded
 from impls.errors import StateError, UsageError
 from impls.placement import goal as placement_goal
 from impls.placement.movement import moved_against_minimum
@@ -140,7 +140,7 @@ class StreamHandle(Changeable, Autoscaled, Observed):
                 "bins": np.bincount(controller.location).tolist(),
                 "misplaced": controller.misplaced,
                 "queued": int(controller.queued.sum()),
-                "migrating": controller.migrating,
+                "migrating": self._driver.migrating,
                 "versions": {str(v): n for v, n in enumerate(np.bincount(controller.changing.required).tolist()) if n},
                 **({} if clock is None else {"watermark": clock.watermark, "settled": clock.settled}),
             }

@@ -9,8 +9,9 @@ import pytest
 from impls import catalog, faults
 from impls.driver import checkpoint as checkpoints
 from impls.driver.checkpoint import Checkpoint
-from impls.driver.driver import Driver, QueryEnded, StopNeeded
+from impls.driver.driver import Driver
 from impls.driver.preparing import Preparation
+from impls.driver.signals import QueryEnded, StopNeeded
 from impls.errors import StateError, UsageError
 from impls.protocol.controller import Controller
 from impls.protocol.order import Answers
@@ -288,3 +289,12 @@ def test_what_a_start_writes_comes_before_its_first_epoch_and_once(tmp_path):
         query.run()
     assert written == [[]]
     query.opened.close()
+
+
+def test_a_migration_is_under_way_until_the_metrics_have_its_last_epoch(query, monkeypatch):
+    run, seen = query(), []
+    driver = run.driver
+    monkeypatch.setattr(driver.metrics, "take", lambda _: seen.append((driver.controller.migrating, driver.migrating)))
+    driver.command("rebalance", AWAY, "away")
+    run.run(3)
+    assert (seen[-1], driver.migrating) == ((False, True), False)

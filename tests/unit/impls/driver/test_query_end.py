@@ -12,10 +12,11 @@ from impls import catalog
 from impls.closing import closed_on_error
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.control import ControlServer, ask
-from impls.driver.driver import Driver, QueryEnded
+from impls.driver.driver import Driver
 from impls.driver.handle import StreamHandle
 from impls.driver.pipeline import PipelineChanges
 from impls.driver.prometheus import MetricsServer
+from impls.driver.signals import QueryEnded
 from impls.errors import StateError
 from impls.operators import HashCount
 from impls.placement import initial

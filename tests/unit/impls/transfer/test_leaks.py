@@ -40,15 +40,20 @@ def test_a_torn_note_in_the_lock_is_none_and_the_lock_is_taken_and_freed(tmp_pat
 
 def test_a_lock_that_cannot_be_written_stays_with_nobody(tmp_path, monkeypatch):
     places = Places(tmp_path, "q", 2)
-    before = len(list(FDS.iterdir()))
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         with pytest.raises(OSError, match="No space left"):
             places.take()
-    assert len(list(FDS.iterdir())) == before
+    assert not _open(places.lock), "other threads of this process may open and close what else they like"
     fd = places.take()
     assert fd is not None
+    assert _open(places.lock) == [fd]
     os.close(fd)
+
+
+def _open(path):
+    # A descriptor that another thread closes meanwhile is not one of this path.
+    return [int(fd.name) for fd in FDS.iterdir() if os.path.realpath(fd) == str(path.resolve())]
 
 
 def test_an_environment_that_cannot_be_closed_does_not_keep_its_turn(tmp_path, server, monkeypatch):
