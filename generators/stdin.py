@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from queue import Empty, SimpleQueue
 
 from generators.spec import GeneratorError
 
@@ -81,12 +80,13 @@ class Stop(threading.Event):
     """Set once, by threads or by the handler of a signal.
 
     Python runs a handler in the main thread between any two steps. Within `Event.wait` that thread may hold the lock
-    that `Event.set` waits for, and the process hangs. `SimpleQueue.put` may be called there.
+    that `Event.set` waits for, and the process hangs. There it may release a lock.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._is_set, self._wakes = False, SimpleQueue[None]()
+        self._is_set, self._holds = False, threading.Lock()
+        self._holds.acquire()
 
     @classmethod
     def on_signals(cls) -> "Stop":
@@ -103,11 +103,16 @@ class Stop(threading.Event):
     def set(self) -> None:
         """Ends every wait, also those that begin later."""
         self._is_set = True
-        self._wakes.put(None)
+        self._let_go()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until it is set, or for `timeout` seconds, and returns whether it is."""
         if not self._is_set:
-            with suppress(Empty):
-                self._wakes.put(self._wakes.get(timeout=timeout))  # for the next one who waits
+            waits_s = -1 if timeout is None else max(timeout, 0)
+            if self._holds.acquire(timeout=waits_s):
+                self._let_go()  # for the next one who waits
         return self._is_set
+
+    def _let_go(self) -> None:
+        with suppress(RuntimeError):  # another one has done it
+            self._holds.release()

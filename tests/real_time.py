@@ -32,7 +32,7 @@ class RealTimeQuery:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         with self.log.open("wb") as log:
             self.process = spawn(command, stderr=log, env={**os.environ, "PYTHONPATH": paths}, **pipes)
-        self._said: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._said: queue.Queue[dict[str, Any]] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:

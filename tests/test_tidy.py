@@ -32,6 +32,7 @@ BANNED = {
     r"\bF(?:IX)ME\b|\bX(?:X)X\b|\bH(?:A)CK\b": "finish it or write an issue",
     r"\brandom\.(?:random|randint|choice|shuffle)\(": "use a seeded numpy Generator",
     r"\beval\(": "parse the input",
+    r"\bSimple(?:Queue)\b": "queue.Queue: its get(timeout) can wait for ever, when its thread lacks a CPU",
 }
 UNPICKLED = {  # whatever is unpickled runs code: where it may be, and who has written it
     "impls/driver/codes.py": "the query's owner, into the checkpoint",

@@ -58,7 +58,7 @@ class Switchboard(Closing):
         self._known = known
         self._folder = SocketFolder(_NAME_BYTES)
         self.address, self.key = f"{self._folder.path}/driver", secrets.token_bytes(_KEY_BYTES)
-        self._events: queue.SimpleQueue[tuple[_Peer, Any]] = queue.SimpleQueue()
+        self._events: queue.Queue[tuple[_Peer, Any]] = queue.Queue()
         self._peers: dict[tuple[Role, int], _Peer] = {}
         with closed_on_error(self._folder):
             self._port = Port(self.address, self.key, self._listen, name="switchboard")
@@ -122,7 +122,7 @@ class _Peer:
         self.hello: Hello | None = None
         self._speaks_json = False
         self._connection = connection
-        self._outgoing: queue.SimpleQueue[object | None] = queue.SimpleQueue()
+        self._outgoing: queue.Queue[object | None] = queue.Queue()
 
     def greet(self) -> None:
         hello = self.hear()

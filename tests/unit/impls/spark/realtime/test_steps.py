@@ -36,7 +36,7 @@ class Input:
     """What Spark hands to a step: batches that come when the test puts them."""
 
     def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._queue: queue.Queue[Any] = queue.Queue()
         self.put = self._queue.put
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
