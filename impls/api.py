@@ -200,11 +200,11 @@ def _handle(
 
 
 def _check_followed(read: QueryInput, driver: Driver, *, real_time: bool) -> None:
-    """Refuses what a watermark cannot pass: in real time nobody knows how far records were read that make no row."""
-    if real_time and driver.controller.clock is not None and read.source.leaves_out:
+    """Refuses what a watermark cannot pass: where nobody knows in real time how far records were read."""
+    if real_time and driver.controller.clock is not None and read.source.hides:
         raise UsageError(
-            f"The {read.source.leaves_out} of a stage with event time leaves out results of the stage before it, and "
-            "in real time the watermark waits for these: leave them out in an operator instead."
+            f"The {read.source.hides} of a stage with event time hides how far the results of the stage before it were "
+            "read, and in real time the watermark waits for these: do in an operator what it does."
         )
 
 

@@ -63,10 +63,11 @@ class Router:
         Raises:
             StateError: no routing has come yet.
         """
-        records = _records(batches)
+        records = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         if (route := self._route) is None:
             raise StateError("Records came before the first routing.")
         records = self._numbered(records)
+        records = records.filter(records.column(0).is_valid())  # the bin
         blobs = []
         for slot, part in _parts(records, route.routing) if len(records) else ():
             self._sent[slot] += 1
@@ -75,14 +76,16 @@ class Router:
         return blobs
 
     def _numbered(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns rows with their numbers among those of their records, where records can have several."""
+        """Returns rows with their numbers among those of their records that have a bin, where there can be several."""
         self._several = ROW in records.schema.names
         numbers = []
-        for part, offset in zip(*(records.column(name).to_pylist() for name in ("partition", "offset")), strict=True):
-            before, row = self._last.get(part, (-1, 0))
+        rows = zip(*(records.column(name).to_pylist() for name in ("bin", "partition", "offset")), strict=True)
+        for bin_, part, offset in rows:
+            before, row = self._last.get(part, (-1, -1))
             if offset < before or (offset == before and not self._several):
                 raise StateError(f"Input partition {part} has offset {offset} behind offset {before}")
-            self._last[part] = offset, row + 1 if offset == before else 0
+            row = row if offset == before else -1
+            self._last[part] = offset, row if bin_ is None else row + 1
             numbers.append(self._last[part][1])
         if not self._several:
             return records
@@ -99,9 +102,3 @@ def _parts(records: pa.RecordBatch, routing: NDArray[np.int32]) -> list[tuple[in
     ordered = records.take(pa.array(np.argsort(to, kind="stable")))
     ends = np.cumsum(counts)
     return [(slot, ordered.slice(int(ends[slot] - counts[slot]), int(counts[slot]))) for slot in slots.tolist()]
-
-
-def _records(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Returns one batch of all rows that have a bin, which is the first column."""
-    kept = [batch.filter(batch.column(0).is_valid()) if batch.column(0).null_count else batch for batch in batches]
-    return kept[0] if len(kept) == 1 else pa.concat_batches(kept)

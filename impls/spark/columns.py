@@ -26,8 +26,9 @@ from pyspark.sql.types import BinaryType, DataType, IntegralType, StringType
 from impls.errors import UsageError
 from impls.operators.base import Operator, quoted
 from impls.operators.nexmark.base import AUCTION, BID, PERSON, NexmarkQuery
+from impls.spark.carrying import KEPT, OFFSET, PARTITION
 from impls.spark.columnnames import check_collation, column_named
-from impls.spark.identity import OFFSET, PARTITION, Identified
+from impls.spark.identity import Identified
 from impls.store.records import NUMBER, PRODUCER, ROW, TIES
 
 _ORDER = ("partition", "offset")
@@ -87,7 +88,8 @@ def prepared(
     """Returns the columns the step needs: bin, partition, offset, time, key, the operator's own, and further ones.
 
     Behind them are, of files, the columns that order records besides (`impls.store.records.TIES`), and where a record
-    can become several rows that are numbered, a place for the row's number, and who sent another query's results.
+    can become several rows that are numbered, a place for the row's number, and who sent another query's results. A
+    record that a filter has left out and whose place counts has no bin.
     """
     found = source if isinstance(source, Identified) else Identified(source)
     df = found.frame
@@ -106,11 +108,16 @@ def prepared(
         raise UsageError(f"{type(operator).__name__} needs an integer key, but column {key!r} is not one.")
     kind = "bigint" if whole else "binary"
     name = column[key].cast(kind)
+
+    def kept(made: Column) -> Column:
+        return F.when(F.col(KEPT), made) if found.kept else made
+
+    bin_ = F.expr(operator.bin_sql(f"cast({quoted(column_named(df, key))} as {kind})", bins))
     return df.select(
-        F.expr(operator.bin_sql(f"cast({quoted(column_named(df, key))} as {kind})", bins)).alias("bin"),
+        kept(bin_).alias("bin"),
         *[F.col(name).cast("long").alias(alias) for name, alias in zip(order, _ORDER, strict=True)],
-        when.alias("time"),
-        (key_bytes(name) if whole and operator.key_type == "binary" else name).alias("key"),
+        kept(when).alias("time"),
+        kept(key_bytes(name) if whole and operator.key_type == "binary" else name).alias("key"),
         *[column[name].alias(name) for name in columns_read],
         *[F.col(name) for name in TIES if name in df.columns],
         *numbered,

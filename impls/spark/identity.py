@@ -6,32 +6,25 @@ own `partition` and `offset` count, and only records of one topic can have them.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from impls.errors import UsageError
-from impls.spark.links import number_sql, producer_sql
+from impls.spark.carrying import KEPT, PLAIN, UNORDERED, Carrying, items
 from impls.spark.topics import LINKED, Reading, Topics, reading_of
-from impls.store.records import NUMBER, PRODUCER
 
-PARTITION, OFFSET = "rescale_partition", "rescale_offset"
 KAFKA = "kafka"
-_CARRIED = {PARTITION, OFFSET, PRODUCER, NUMBER}
 _CLOCKS = re.compile(r"\b(current_timestamp|current_date|current_time|localtimestamp|now)\(")
 _LITERAL = re.compile(r"'(?:[^'\\]|\\.)*'")
 _NUMBER = re.compile(r"#\d+L?")  # of an expression, in this session
-_ROWS = {"Generate"}  # nodes that make several rows of one, in one order
-_PLAIN = {"Filter", "SubqueryAlias", "View", "EventTimeWatermark", "ResolvedHint"}
-_UNORDERED = {"Join", "Repartition", "RepartitionByExpression", "Sort"}  # their rows come in an order that may change
 
 
 def streaming_sources(df: DataFrame) -> list[Any]:
     """Returns the JVM's nodes of a DataFrame's plan that read a streaming source."""
     leaves = df._jdf.queryExecution().analyzed().collectLeaves()
-    return [leaf for leaf in _items(leaves) if leaf.isStreaming()]
+    return [leaf for leaf in items(leaves) if leaf.isStreaming()]
 
 
 def readings_of(df: DataFrame) -> list[Reading]:
@@ -56,10 +49,6 @@ def _options(leaf: Any) -> dict[str, str]:
     return {name.lower(): str(value) for name in names if (value := options.get(name)) is not None}
 
 
-def _items(sequence: Any) -> list[Any]:
-    return [sequence.apply(place) for place in range(sequence.size())]
-
-
 @dataclass(frozen=True)
 class Identified:
     """A DataFrame with the identity of its records.
@@ -71,7 +60,8 @@ class Identified:
         unordered: a node whose rows come in an order that may change, "" for none.
         rows: where rows are numbered, what decides which a record becomes, see `rows_of`.
         linked: some records are another query's results; the frame has `PRODUCER` and `NUMBER` too.
-        leaves_out: a node that may make no row of a record, "" for none.
+        hides: a node behind which nobody knows of the last records whether they were read, as it may make no row of
+            a record or several; "" for none.
     """
 
     frame: DataFrame
@@ -80,11 +70,21 @@ class Identified:
     unordered: str = ""
     rows: tuple[str, ...] = ()
     linked: bool = False
-    leaves_out: str = ""
+    hides: str = ""
+
+    @property
+    def kept(self) -> bool:
+        """Whether the frame has the column `KEPT`, which is not true for a record that a filter leaves out."""
+        return self.carried and KEPT in self.frame.columns
 
 
-def identified(df: DataFrame, topics: Topics) -> Identified:
+def identified(df: DataFrame, topics: Topics, *, keeping: bool = False) -> Identified:
     """Returns a streaming DataFrame with the identity of its records, as far as its plan passes it on.
+
+    Args:
+        df: the DataFrame.
+        topics: the numbers of its topics.
+        keeping: another query's results that a filter leaves out stay where that is possible, see `Identified.kept`.
 
     Raises:
         UsageError: an expression of the plan gives another value with each evaluation, or the plan hides from which of
@@ -96,7 +96,8 @@ def identified(df: DataFrame, topics: Topics) -> Identified:
             "The input has an expression that gives another value each time, such as rand or uuid: a record that is "
             "read again after a failure must give the same rows. Leave it out, or compute it in the operator."
         )
-    carrying = _Carrying(df, topics)
+    linked = any(reading.linked for reading in topics.readings)
+    carrying = Carrying(df, topics, keeping=keeping and linked)
     carried = carrying.carry(plan) if topics.readings else None
     if carried is not None:
         frame = carrying.frame(carried)
@@ -104,10 +105,7 @@ def identified(df: DataFrame, topics: Topics) -> Identified:
         frame = df
         _check_one_topic(topics, carrying.opaque)
     several = carrying.several or bool(carrying.opaque)
-    linked = any(reading.linked for reading in topics.readings)
-    return Identified(
-        frame, carried is not None, several, carrying.unordered, linked=linked, leaves_out=carrying.leaves_out
-    )
+    return Identified(frame, carried is not None, several, carrying.unordered, linked=linked, hides=carrying.hides)
 
 
 _BITS = "doubleToLongBits"  # of a key with doubles (`impls.processor.keys`), which Spark computes by reflection
@@ -124,15 +122,15 @@ def _varies(df: DataFrame, plan: Any) -> bool:
     def without_bits(expression: Any) -> Any:
         if expression.deterministic():
             return expression
-        children = [without_bits(child) for child in _items(expression.children())]
+        children = [without_bits(child) for child in items(expression.children())]
         if str(expression.prettyName()) == "reflect" and _BITS in str(expression.sql()):
             return children[-1]
         return expression.withNewChildren(sequence(children).toIndexedSeq()) if children else expression
 
     while nodes:
         node = nodes.pop()
-        nodes += _items(node.children())
-        if not all(without_bits(expression).deterministic() for expression in _items(node.expressions())):
+        nodes += items(node.children())
+        if not all(without_bits(expression).deterministic() for expression in items(node.expressions())):
             return True
     return False
 
@@ -142,8 +140,8 @@ def clock_in(df: DataFrame) -> str:
     nodes, found = [df._jdf.queryExecution().analyzed()], ""
     while nodes and not found:
         node = nodes.pop()
-        nodes += _items(node.children())
-        texts = [str(expression.sql()) for expression in _items(node.expressions())]
+        nodes += items(node.children())
+        texts = [str(expression.sql()) for expression in items(node.expressions())]
         found = next((match[1] for text in texts if (match := _CLOCKS.search(_LITERAL.sub("", text)))), "")
     return found
 
@@ -164,17 +162,17 @@ _Columns = dict[str, list[Any]]
 
 
 def _makes_rows(node: Any, found: list[str], columns: _Columns) -> bool:
-    kind, children = str(node.getClass().getSimpleName()), [c for c in _items(node.children()) if c.isStreaming()]
+    kind, children = str(node.getClass().getSimpleName()), [c for c in items(node.children()) if c.isStreaming()]
     inside = [_makes_rows(child, found, columns) for child in children]
-    makes = bool(inside) and kind not in _PLAIN | _UNORDERED | {"Project", "Union"}
+    makes = bool(inside) and kind not in PLAIN | UNORDERED | {"Project", "Union"}
     if makes or (kind == "Filter" and any(inside)):
-        expressions = _with_columns(_items(node.expressions()), columns)
+        expressions = _with_columns(items(node.expressions()), columns)
         found.append(f"{kind}: {', '.join(_same_in_all_sessions(str(each.sql())) for each in expressions)}")
     if kind == "Project":
-        columns |= {_id(each): [each.child()] for each in _items(node.projectList()) if _is_alias(each)}
+        columns |= {_id(each): [each.child()] for each in items(node.projectList()) if _is_alias(each)}
     if kind == "Union":
         for child in children:
-            for own, other in zip(_items(node.output()), _items(child.output()), strict=True):
+            for own, other in zip(items(node.output()), items(child.output()), strict=True):
                 if _id(own) != _id(other):  # the first child's go on
                     columns.setdefault(_id(own), []).extend(columns.get(_id(other), ()))
     return makes or any(inside)
@@ -184,7 +182,7 @@ def _with_columns(expressions: list[Any], columns: _Columns) -> list[Any]:
     """Returns expressions and those of the columns that they read."""
     every, known = list(expressions), set[str]()
     for expression in every:  # which grows
-        read = [_id(column) for column in _items(expression.references().toSeq())]  # by their names
+        read = [_id(column) for column in items(expression.references().toSeq())]  # by their names
         every += [made for id_ in read if id_ not in known for made in columns.get(id_, ())]
         known |= {*read}
     return every
@@ -216,74 +214,3 @@ def _check_one_topic(topics: Topics, opaque: str) -> None:
             f"The input has {opaque} behind its topics, which hides from which topic a record is: use it in the "
             "operator, or read one topic only."
         )
-
-
-class _Carrying:
-    """carry() returns a plan with the identity, None where a node does not pass it on.
-
-    Attributes:
-        several, unordered, leaves_out: see `Identified`.
-        opaque: the node that does not pass it on, "" for none.
-    """
-
-    def __init__(self, df: DataFrame, topics: Topics):
-        self._spark, self._topics = df.sparkSession, topics
-        self._jvm: Any = self._spark._jvm
-        self._left = list(topics.readings)
-        self._linked = any(reading.linked for reading in topics.readings)
-        self.several, self.unordered, self.opaque, self.leaves_out = False, "", "", ""
-
-    def frame(self, plan: Any) -> DataFrame:
-        """Returns the DataFrame of a plan."""
-        dataset = self._jvm.org.apache.spark.sql.classic.Dataset
-        return DataFrame(dataset.ofRows(self._spark._jsparkSession, plan), self._spark)
-
-    def carry(self, node: Any) -> Any | None:
-        """Returns a node, whose streaming leaves are Kafka's, with the identity among its output."""
-        if not node.children().size():
-            return self._leaf(node)
-        kind = str(node.getClass().getSimpleName())
-        self.several = self.several or kind in _ROWS | {"Join"}
-        outer = kind == "Join" and str(node.joinType().sql()) == "LEFT OUTER"
-        self.leaves_out = self.leaves_out or (kind if kind in {"Filter", "Join", *_ROWS} and not outer else "")
-        self.unordered = self.unordered or (kind if kind in _UNORDERED else "")
-        if kind == "Union":
-            return self._union(node)
-        if kind not in _ROWS | _PLAIN | _UNORDERED | {"Project"}:
-            self.opaque = self.opaque or kind
-            return None
-        if kind == "Join" and all(child.isStreaming() for child in _items(node.children())):
-            self.opaque = self.opaque or "Join of two streams"
-            return None
-        children = [self.carry(child) if child.isStreaming() else child for child in _items(node.children())]
-        if any(child is None for child in children):
-            return None
-        return self._project(node.projectList(), children[0]) if kind == "Project" else self._with(node, children)
-
-    def _leaf(self, node: Any) -> Any:
-        reading = self._left.pop(0)
-        own = {PARTITION: self._topics.sql(reading), OFFSET: "offset"}
-        if self._linked:
-            own[PRODUCER] = producer_sql(reading.place) if reading.linked else "0L"
-            own[NUMBER] = number_sql() if reading.linked else "0L"
-        columns = [f"{expression} AS {name}" for name, expression in own.items()]
-        return self.frame(node).selectExpr("*", *columns)._jdf.queryExecution().analyzed()
-
-    def _union(self, node: Any) -> Any | None:
-        children = []
-        for child in _items(node.children()):
-            if not child.isStreaming() or (carried := self.carry(child)) is None:
-                self.opaque = self.opaque or "Union"
-                return None
-            children.append(self._project(child.output(), carried))
-        return self._with(node, children)
-
-    def _project(self, expressions: Any, child: Any) -> Any:
-        own = [*_items(expressions), *(one for one in _items(child.output()) if one.name() in _CARRIED)]
-        return self._jvm.org.apache.spark.sql.catalyst.plans.logical.Project(self._sequence(own), child)
-
-    def _with(self, node: Any, children: Sequence[Any]) -> Any:
-        return node.withNewChildren(self._sequence(children).toIndexedSeq())
-
-    def _sequence(self, items: Sequence[Any]) -> Any:
-        return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(items))

@@ -58,7 +58,8 @@ class QueryInput:
             df: the source.
             results: the query's, whose options may say how the broker is reached.
             checkpoint: its folder.
-            numbered: the rows of a record are numbered, where it can have several.
+            numbered: the rows of a record are numbered, where it can have several, and results that a filter leaves out
+                are known, as in real time.
 
         Raises:
             UsageError: the identity of records is not known, or a topic was made anew that this query has read.
@@ -68,7 +69,7 @@ class QueryInput:
         noted = Topics.noted(own)
         asked = None if broker is None else KafkaTopics(broker, _START_S)
         topics, renewed = topics_at_start(own, location, readings_of(df), asked)
-        source = identified(df, topics)
+        source = identified(df, topics, keeping=numbered)
         several = numbered and source.several
         source = replace(source, several=several, rows=rows_of(df) if several else ())
         return cls(df, source, topics, tuple(renewed), noted, broker, location)

@@ -8,7 +8,8 @@ from pyspark.sql.types import StructType
 
 from impls.errors import UsageError
 from impls.processor.keys import columns_sql
-from impls.spark.identity import OFFSET, PARTITION, Identified, clock_in, identified, readings_of, rows_of
+from impls.spark.carrying import OFFSET, PARTITION
+from impls.spark.identity import Identified, clock_in, identified, readings_of, rows_of
 from impls.spark.topics import Topics
 
 pytestmark = pytest.mark.spark
@@ -58,9 +59,9 @@ def numbers(df):
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=list(PLANS))
 def test_a_plan_passes_it_on_and_says_what_becomes_of_a_record_and_its_order(source, plan):
-    make, several, unordered, leaves_out = plan
+    make, several, unordered, hides = plan
     found = of(make(source(subscribe="a,b")))
-    assert (found.carried, found.several, found.unordered, found.leaves_out) == (True, several, unordered, leaves_out)
+    assert (found.carried, found.several, found.unordered, found.hides) == (True, several, unordered, hides)
     assert found.frame.select(PARTITION, OFFSET).dtypes == [(PARTITION, "bigint"), (OFFSET, "bigint")]
 
 

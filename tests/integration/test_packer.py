@@ -94,13 +94,14 @@ def test_each_record_goes_to_its_worker_in_order(made):
     assert got == {slot: [place for place, bin_ in bins.items() if routing[bin_] == slot] for slot in range(SLOTS)}
 
 
-def test_rows_without_a_bin_are_left_out(made):
+def test_rows_without_a_bin_are_left_out_and_their_records_read(made):
     packer = made()
     packer.switch(Route(0, np.zeros(BINS, np.int32)))
     assert packer.pack([3, 10])[0::2] == (2, [])
     taken, _, [(slot, raw)] = packer.pack([3, 5, 10])
-    assert (taken, slot, packer.decoded(raw).table["number"].to_pylist()) == (3, 0, [5])
-    assert packer.switch(Route(1, np.zeros(BINS, np.int32))).next == ((1, 0),)
+    table = packer.decoded(raw).table
+    assert (taken, slot, table["number"].to_pylist(), table["rescale_row"].to_pylist()) == (3, 0, [5], [0])
+    assert packer.switch(Route(1, np.zeros(BINS, np.int32))).next == ((0, 1), (1, 0))
 
 
 def test_rows_of_a_record_are_numbered_also_across_blobs_and_it_is_needed_until_another_one_comes(made):

@@ -84,7 +84,7 @@ public class Packer {
     /**
      * Packs records until one comes for whose slot there is no room, and returns how many it has taken.
      *
-     * @param records InternalRows; those without a bin are taken and left out
+     * @param records InternalRows; those without a bin are taken and left out, but for their places in the input
      * @param from the first of them to take
      * @param room how many records each slot may be given; it is reduced by those that are packed
      * @param cameUs when the records came, for the header; so is packedUs, when they are packed
@@ -118,6 +118,7 @@ public class Packer {
             InternalRow record = (InternalRow) records.get(from + place);
             if (record.isNullAt(Wire.BIN)) {
                 to[place] = -1;
+                note(record);
                 continue;
             }
             int slot = routing[record.getInt(Wire.BIN)];
@@ -134,25 +135,36 @@ public class Packer {
 
     /** Notes a row as the last of its input partition, and gives it its number among those of its record. */
     private void number(UnsafeRow row) {
+        long[] last = note(row);
+        if (last != null) {
+            last[1] = last[1] + 1L;
+            if (rowColumn >= 0) {
+                row.setLong(rowColumn, last[1]);
+            }
+        }
+    }
+
+    /** Returns the last place of a row's input partition, which is now its own: offset, number of the last row there. */
+    private long[] note(InternalRow row) {
         if (row.isNullAt(Wire.PARTITION) || row.isNullAt(Wire.OFFSET)) {
-            return;  // the user's own columns; the worker names the record
+            return null;  // the user's own columns; the worker names the record
         }
         Long partition = Long.valueOf(row.getLong(Wire.PARTITION));
         long offset = row.getLong(Wire.OFFSET);
-        long[] before = (long[]) newest.get(partition);
-        if (before == null) {
-            before = new long[] {-1L, 0L};
-            newest.put(partition, before);
+        long[] last = (long[]) newest.get(partition);
+        if (last == null) {
+            last = new long[] {-1L, -1L};
+            newest.put(partition, last);
         }
-        if (offset < before[0] || (offset == before[0] && rowColumn < 0)) {
+        if (offset < last[0] || (offset == last[0] && rowColumn < 0)) {
             throw new IllegalStateException("Input partition " + partition + " has offset " + offset + " behind offset "
-                + before[0] + ": offsets must grow within a partition. Was its topic made anew?");
+                + last[0] + ": offsets must grow within a partition. Was its topic made anew?");
         }
-        before[1] = offset == before[0] ? before[1] + 1L : 0L;
-        before[0] = offset;
-        if (rowColumn >= 0) {
-            row.setLong(rowColumn, before[1]);
+        if (offset > last[0]) {
+            last[0] = offset;
+            last[1] = -1L;
         }
+        return last;
     }
 
     /** Returns how many blobs have been packed for each slot. */
