@@ -78,7 +78,8 @@ class Chained:
     def _selected(self, first: Any, *others: Any) -> Any:
         rows = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), others, first)
         many = rows.where(f"n > {FEW}").withColumn("n", F.expr(f"n + 0 div (n - {FEW})"))  # else by zero
-        return many.withColumn("one", F.explode(F.array("n"))) if self.explodes else many
+        windows = many.withColumn("window", F.window(F.timestamp_seconds("end"), "10 seconds"))
+        return windows.withColumn("one", F.explode(F.array("n"))) if self.explodes else windows
 
     def _of(self, stage: str, kind: Any) -> Any:
         return kind(str(self.deadly(stage)))
