@@ -1,6 +1,5 @@
 """Another engine's count as a running query that takes the same commands as `impls.driver.handle`."""
 
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -53,7 +52,7 @@ class EngineQuery(BinlessQuery):
         self._ended_id = ""
         self._known, self._changed_s = (0, 0), time.monotonic()
         self._pool = ThreadPoolExecutor(1)
-        threading.Thread(target=self._supervise, name="external-engine", daemon=True).start()
+        self._begin(self._supervise, "external-engine")
 
     @property
     def _migrating(self) -> bool:

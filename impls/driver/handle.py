@@ -1,7 +1,6 @@
 """The running query as its user sees it: rescale, rebalance, status, stop."""
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -10,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from impls.closing import closed_on_error, end_all, stack_of
+from impls.closing import closed_on_error, end_all
 from impls.driver.autoscaling import Autoscaled, Source
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.control import Answerer, ControlServer, Listener
@@ -74,8 +73,7 @@ class StreamHandle(Changeable, Autoscaled, Observed):
         if listen is not None:
             with closed_on_error(self._control):
                 self._listener = listen(self._answer)
-        self._supervisor = threading.Thread(target=self._supervise, name="rescale-supervisor", daemon=True)
-        self._supervisor.start()
+        self._begin(self._supervise, "rescale-supervisor")
 
     def rescale(self, workers: int, *, policy: str | None = None, hosts: Sequence[str] | None = None) -> str:
         """Asks for `workers` workers and returns the command's id once the command is durable.
@@ -162,11 +160,7 @@ class StreamHandle(Changeable, Autoscaled, Observed):
             self._driver.end()
         except Exception as error:  # of what makes the next epoch come sooner: it comes all the same
             _LOG.error("The query %s is to end and could not be woken: %s", self._checkpoint.name, error)
-        if not self._ended.wait(_STOP_DEADLINE_S):
-            _LOG.error("The query %s does not end. It is here:\n%s", self._checkpoint.name, stack_of(self._supervisor))
-            raise StateError(f"The query did not reach the end of an epoch in {_STOP_DEADLINE_S:.0f} s.")
-        self._supervisor.join()
-        self.await_end(0)
+        self._await_stopped(f"The query {self._checkpoint.name}", _STOP_DEADLINE_S)
 
     @property
     def goal(self) -> NDArray[np.int32]:

@@ -8,10 +8,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Self
 
-from impls.closing import close_all
+from impls.closing import close_all, stack_of
 from impls.driver.metrics import Metrics
 from impls.driver.prometheus import MetricsServer, query_families
-from impls.errors import UsageError
+from impls.errors import StateError, UsageError
 
 _LOG = logging.getLogger(__package__)
 
@@ -87,6 +87,25 @@ class RunningQuery(ABC):
     def __init__(self) -> None:
         self._ended = threading.Event()
         self._failure: Exception | None = None
+        self._supervisor: threading.Thread | None = None
+
+    def _begin(self, supervise: Callable[[], None], name: str) -> None:
+        """Starts the supervisor's thread, which says by `_ended` when the query has ended."""
+        self._supervisor = threading.Thread(target=supervise, name=name, daemon=True)
+        self._supervisor.start()
+
+    def _await_stopped(self, query: str, within_s: float) -> None:
+        """Waits for the end of a query that was told to end; raises what it failed with.
+
+        Raises StateError, and says in the log where the query is, when that takes longer.
+        """
+        supervisor = self._supervisor
+        assert supervisor is not None, "a query has begun before it ends"
+        if not self._ended.wait(within_s):
+            _LOG.error("%s does not end. It is here:\n%s", query, stack_of(supervisor))
+            raise StateError(f"{query} did not end in {within_s:.0f} s.")
+        supervisor.join()
+        self.await_end(0)
 
     @abstractmethod
     def stop(self) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from impls.driver.arrivals import asking, end_offsets
 from impls.driver.observed import OnEvent, OnLine, RunningQuery
-from impls.errors import StateError, UsageError
+from impls.errors import UsageError
 from impls.placement import initial
 
 _INTERVAL_S = 0.25
@@ -88,10 +88,7 @@ class BinlessQuery(RunningQuery):
     def stop(self) -> None:
         """Ends the query; raises what it failed with, if it did."""
         self._stopping = True
-        if not self._ended.wait(_STOP_DEADLINE_S):
-            raise StateError(f"{self._name} did not end in {_STOP_DEADLINE_S:.0f} s.")
-        if self._failure is not None:
-            raise self._failure
+        self._await_stopped(self._name, _STOP_DEADLINE_S)
 
 
 def next_workers(named: int, usual: int, now: int) -> tuple[int, int]:

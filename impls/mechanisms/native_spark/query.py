@@ -1,7 +1,6 @@
 """Spark's own stateful count as a running query that takes the same commands as `impls.driver.handle`."""
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -75,7 +74,7 @@ class NativeQuery(BinlessQuery):
         self._idle = 0  # polls in a row that found no epoch under way
         self._listener = EpochListener(self._progress)
         spark.streams.addListener(self._listener)
-        threading.Thread(target=self._supervise, name="native-supervisor", daemon=True).start()
+        self._begin(self._supervise, "native-supervisor")
 
     @property
     def _migrating(self) -> bool:

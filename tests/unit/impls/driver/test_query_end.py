@@ -88,7 +88,7 @@ def test_a_query_that_does_not_end_is_said_to_be_where_it_is(tmp_path, monkeypat
         return QueryEnded()
 
     with handle(tmp_path, waits_for_something) as query:
-        with pytest.raises(StateError, match="did not reach the end of an epoch"):
+        with pytest.raises(StateError, match=r"The query rescale-\w+ did not end in 0 s\."):
             query.stop()
         assert "in waits_for_something" in caplog.text
         goes_on.set()
