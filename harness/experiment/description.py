@@ -110,7 +110,8 @@ class Experiment(Parameters):
     @property
     def by_results(self) -> bool:
         """Whether latencies are those of results, in all runs: of NEXMark's queries another engine tells no others."""
-        return self.workload == "nexmark" and any(name in catalog.engines() for name in self.mechanisms)
+        engines = any(name in catalog.engines() for name in self.mechanisms)
+        return self.workload == "nexmark" and (engines or self.latency_of == "results")
 
     def compared(self) -> list[tuple[str, str]]:
         """Returns what is compared as (mechanism, mode), each in every mode.

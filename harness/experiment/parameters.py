@@ -64,6 +64,9 @@ class Parameters:
 
     keys: int = declare(
         4_000_000, "number of keys, such as 4000000, 4e6 or 4M", _LOAD, of.COUNT, subject="The number of keys", least=1)
+    latency_of: str = declare(
+        "records", "nexmark's q5 and q8: what latencies are of, records or results", _LOAD,
+        subject="What latencies are of", choices=("records", "results"), own=False)
     distribution: str = declare(
         "uniform", "uniform, zipf, or drift:keys=N,share=S,speed=V, a hot set of N keys that moves", _LOAD)
     exponent: float = declare(

@@ -17,6 +17,7 @@ from harness.files import RESULTS, read_json
 from harness.measure.memory import BESIDE
 from harness.options import ending, parse_list, parse_number
 from harness.options.declared import read_given
+from harness.oracle.nexmark.queries import DEFINITIONS
 from harness.report.terminal import terminal, terminal_table
 from harness.results.runfiles import RunFiles
 from harness.suites.bench import Suite, measure_in_turn
@@ -143,8 +144,8 @@ def suite_from(options: Mapping[str, Any]) -> Suite:
     shared |= {"workers": options.get("workers") or "2:4"}
     fault, named = bool(options.get("fault")), options.get("mechanism")
     loads: list[dict[str, Any]] = [
-        {"workload": "nexmark", "query": query, "mechanism": named or _usual(query, fault)}
-        for query in parse_list(str(options.get("query") or ""))
+        {"workload": "nexmark", "query": query, "latency_of": "results", "mechanism": named or _usual(query, fault)}
+        for query in _queries(str(options.get("query") or ""))
     ] or [
         {"workload": "hash", "keys": parse_number(text, "The number of keys"), "mechanism": named or _usual("", fault)}
         for text in parse_list(str(options.get("keys") or quick.get("keys", _KEYS)))
@@ -153,6 +154,14 @@ def suite_from(options: Mapping[str, Any]) -> Suite:
         read_given(PARAMETERS, {"arrivals": text}) for text in parse_list(str(options.get("arrivals") or ARRIVALS_MS))
     ]
     return Suite("engines", tuple(_experiment({**shared, **load, **beat}) for load in loads for beat in beats))
+
+
+def _queries(named: str) -> tuple[str, ...]:
+    """Returns the queries that are named; raises UsageError for one whose results nobody can tell the latency of."""
+    queries, known = parse_list(named), [query for query, of in DEFINITIONS.items() if of.completed]
+    if others := [query for query in queries if query not in known]:
+        raise UsageError(f"{others[0]} has no event that completes a result: compare {' or '.join(known)}.")
+    return queries
 
 
 def _usual(query: str, fault: bool) -> str:

@@ -29,6 +29,7 @@ OTHER = {  # a value of each parameter that is not its default, and fits the oth
     "value_bytes": 16, "cost_us": 2.5, "cost": "compute", "migration": "rebalance", "fault": "worker@migrating",
     "rounds": 2, "seed": 7, "keys": 5_000, "distribution": "zipf", "exponent": 0.5, "rate": 2_000,
     "rate_shape": "sine:period=30", "profile": "default", "out_of_order": "", "duration_s": 9.0, "lead_in_s": 1.5,
+    "latency_of": "results",
     "arrivals_ms": 40.0, "workers": 2, "workers_goal": 8, "bins": 64, "policy": "contiguous", "durability": "host",
     "trigger": "1 second",
     "max_offsets_per_trigger": 500, "input_partitions": 3, "result_partitions": 5, "bootstrap": "somewhere:9092",
@@ -59,7 +60,7 @@ def test_the_task_has_exactly_the_options_of_the_fields_and_those_of_every_suite
     names = [argument.attr_name or argument.name for argument in tasks.bench.get_arguments()]
     own = [option.name for option in PARAMETERS if option.own]
     assert sorted(names) == sorted([*own, "all", "quick", "output", "force", "resume", "metrics_port"])
-    assert {f.name for f in fields(Experiment)} - {o.field for o in BENCH} == {"workers_goal"}
+    assert {f.name for f in fields(Experiment)} - {o.field for o in BENCH} == {"workers_goal", "latency_of"}
     assert all(not argument.nicknames for argument in tasks.bench.get_arguments())
 
 

@@ -42,6 +42,10 @@ def test_queries_are_compared_on_the_engines_that_run_them():
     assert five.mechanisms == ("megaphone-batched", "flink-adaptive", "flink-savepoint")
     assert set(eight.mechanisms) - set(five.mechanisms) == {"kafka-streams-classic", "kafka-streams-instance"}
     assert five.by_results
+    (alone,) = suite_from({"query": "q5", "mechanism": "megaphone-batched"}).experiments
+    assert alone.by_results, "a table says one thing, whoever is in it"
+    with pytest.raises(UsageError, match=r"q7 has no event that completes a result: compare q5 or q8\."):
+        suite_from({"query": "q5,q7"})
     with pytest.raises(UsageError, match="kafka-streams-classic has of NEXMark's queries q8 only"):
         suite_from({"query": "q5", "mechanism": "kafka-streams-classic"})
 
