@@ -2,8 +2,8 @@
 
 In real time a watermark follows another query's results as far as they were read, and nobody hears of one that a filter
 leaves out. There a filter becomes a column, `KEPT`: what it leaves out goes on to the router, which notes its place.
-Expressions behind it have values of such a record for which they were not meant, and could raise; so they are
-evaluated of the others only.
+Expressions behind the filter may raise on such a record, so Spark evaluates them of the others only. Where it cannot,
+as in a function in Python, filters have to stay what they are.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from impls.spark.topics import Topics
 from impls.store.records import NUMBER, PRODUCER
 
 PARTITION, OFFSET, KEPT = "rescale_partition", "rescale_offset", "rescale_kept"
-_CARRIED = {PARTITION, OFFSET, PRODUCER, NUMBER, KEPT}
+_CARRIED = {PARTITION, OFFSET, PRODUCER, NUMBER}
 _ROWS = {"Generate", "Expand"}  # nodes that make several rows of one, in one order
 PLAIN = {"Filter", "SubqueryAlias", "View", "EventTimeWatermark", "ResolvedHint"}
 UNORDERED = {"Join", "Repartition", "RepartitionByExpression", "Sort"}  # their rows come in an order that may change
@@ -43,6 +43,12 @@ class Carrying:
     Attributes:
         several, unordered, hides: see `impls.spark.identity.Identified`.
         opaque: the node that does not pass it on, "" for none.
+        unguarded: something behind a filter is evaluated also of what the filter leaves out, so no filter may be kept.
+
+    Args:
+        df: the DataFrame.
+        topics: the numbers of its topics.
+        keeping: filters become the column `KEPT`.
     """
 
     def __init__(self, df: DataFrame, topics: Topics, *, keeping: bool):
@@ -51,7 +57,12 @@ class Carrying:
         self._catalyst: Any = self._spark._jvm.org.apache.spark.sql.catalyst  # type: ignore[union-attr]
         self._left = list(topics.readings)
         self._linked = any(reading.linked for reading in topics.readings)
-        self.several, self.unordered, self.opaque, self.hides = False, "", "", ""
+        self._flags = set[str]()  # ids of the columns `KEPT`, as a user's column may have that name
+        self.several, self.unordered, self.opaque, self.hides, self.unguarded = False, "", "", "", False
+
+    def keeps(self, plan: Any) -> bool:
+        """Returns whether a plan that `carry` returned has the column `KEPT`."""
+        return self._kept(plan) is not None
 
     def frame(self, plan: Any) -> DataFrame:
         """Returns the DataFrame of a plan."""
@@ -90,10 +101,13 @@ class Carrying:
 
     def _note_hidden(self, kind: str, node: Any, children: Sequence[Any]) -> None:
         outer = kind == "Join" and str(node.joinType().sql()) == "LEFT OUTER"
-        if kind in {*_ROWS, "Join"} and not outer:
-            self.hides = self.hides or kind
-        elif outer and any(self._kept(child) is not None for child in children):
-            self.hides = self.hides or "Filter"  # its condition is one for what the filter has kept
+        if not outer:
+            self.hides = self.hides or (kind if kind in {*_ROWS, "Join"} else "")
+        if kind in {"Generate", "Join"} and any(self._kept(child) is not None for child in children):
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self.hides, self.unguarded = self.hides or "Filter", True
 
     def _leaf(self, node: Any) -> Any:
         reading = self._left.pop(0)
@@ -122,18 +136,18 @@ class Carrying:
         holds = self._expression("Coalesce", self._sequence([node.condition(), no]))
         if (kept := self._kept(child)) is not None:
             holds = self._expression("If", kept, holds, no)
-        rest = [one for one in items(child.output()) if one.name() != KEPT]
+        rest = [one for one in items(child.output()) if not self._is_flag(one)]
         return self._selected([*rest, self._named(holds)], child)
 
     def _behind(self, expressions: Sequence[Any], child: Any, *, kept: bool) -> Any:
         """Returns a projection of expressions and the identity, with or without `KEPT`."""
-        own = [one for one in items(child.output()) if one.name() in _CARRIED]
+        own = self._own(child)
         if kept and self._kept(child) is None:
             own.append(self._named(self._catalyst.expressions.Literal.TrueLiteral()))
         return self._selected([*map(partial(self._guarded, self._kept(child)), expressions), *own], child)
 
     def _expand(self, node: Any, child: Any) -> Any:
-        own, kept = [one for one in items(child.output()) if one.name() in _CARRIED], self._kept(child)
+        own, kept = self._own(child), self._kept(child)
         rows = [
             self._sequence([*(self._where(kept, each) for each in items(row)), *own])
             for row in items(node.projections())
@@ -141,8 +155,14 @@ class Carrying:
         output = self._sequence([*items(node.output()), *own])
         return self._catalyst.plans.logical.Expand(self._sequence(rows), output, child)
 
+    def _own(self, node: Any) -> list[Any]:
+        return [one for one in items(node.output()) if one.name() in _CARRIED or self._is_flag(one)]
+
     def _kept(self, node: Any) -> Any | None:
-        return next((one for one in items(node.output()) if one.name() == KEPT), None)
+        return next(filter(self._is_flag, items(node.output())), None)
+
+    def _is_flag(self, column: Any) -> bool:
+        return bool(self._flags) and str(column.exprId()) in self._flags
 
     def _guarded(self, kept: Any | None, expression: Any) -> Any:
         """Returns a named expression that has a value of what is kept only."""
@@ -158,13 +178,14 @@ class Carrying:
         if kept is None or _kind(expression) in {"AttributeReference", "Literal"}:
             return expression
         if not _stays(expression):
-            self.hides = self.hides or "Filter"
+            self._give_up()
         other = self._catalyst.expressions.Literal.default(expression.dataType())
         return self._expression("If", kept, expression, other)
 
     def _named(self, expression: Any) -> Any:
         """Returns an expression under the name `KEPT`."""
         id_, none = self._catalyst.expressions.NamedExpression.newExprId(), self._jvm.scala.Option.apply(None)
+        self._flags.add(str(id_))
         return self._expression("Alias", expression, KEPT, id_, self._sequence([]), none, self._sequence([]))
 
     def _selected(self, expressions: Sequence[Any], child: Any) -> Any:

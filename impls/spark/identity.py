@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from impls.errors import UsageError
-from impls.spark.carrying import KEPT, PLAIN, UNORDERED, Carrying, items
+from impls.spark.carrying import PLAIN, UNORDERED, Carrying, items
 from impls.spark.topics import LINKED, Reading, Topics, reading_of
 
 KAFKA = "kafka"
@@ -62,6 +62,7 @@ class Identified:
         linked: some records are another query's results; the frame has `PRODUCER` and `NUMBER` too.
         hides: a node behind which nobody knows of the last records whether they were read, as it may make no row of
             a record or several; "" for none.
+        kept: the frame has the column `KEPT`, which is not true for a record that a filter leaves out.
     """
 
     frame: DataFrame
@@ -71,11 +72,7 @@ class Identified:
     rows: tuple[str, ...] = ()
     linked: bool = False
     hides: str = ""
-
-    @property
-    def kept(self) -> bool:
-        """Whether the frame has the column `KEPT`, which is not true for a record that a filter leaves out."""
-        return self.carried and KEPT in self.frame.columns
+    kept: bool = False
 
 
 def identified(df: DataFrame, topics: Topics, *, keeping: bool = False) -> Identified:
@@ -98,14 +95,18 @@ def identified(df: DataFrame, topics: Topics, *, keeping: bool = False) -> Ident
         )
     linked = any(reading.linked for reading in topics.readings)
     carrying = Carrying(df, topics, keeping=keeping and linked)
-    carried = carrying.carry(plan) if topics.readings else None
+    carried, hides = carrying.carry(plan) if topics.readings else None, carrying.hides
+    if carrying.unguarded:
+        carrying = Carrying(df, topics, keeping=False)
+        carried = carrying.carry(plan)
     if carried is not None:
         frame = carrying.frame(carried)
     else:
         frame = df
         _check_one_topic(topics, carrying.opaque)
     several = carrying.several or bool(carrying.opaque)
-    return Identified(frame, carried is not None, several, carrying.unordered, linked=linked, hides=carrying.hides)
+    kept = carried is not None and carrying.keeps(carried)
+    return Identified(frame, carried is not None, several, carrying.unordered, linked=linked, hides=hides, kept=kept)
 
 
 _BITS = "doubleToLongBits"  # of a key with doubles (`impls.processor.keys`), which Spark computes by reflection

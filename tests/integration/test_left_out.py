@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 from impls.operators import HashCount
-from impls.spark.carrying import KEPT, OFFSET
+from impls.spark.carrying import KEPT, OFFSET, items
 from impls.spark.columns import prepared
 from impls.spark.identity import identified, readings_of
 from impls.spark.links import results_of
@@ -60,20 +60,16 @@ class Static:
         return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(given)
 
     def _with_records(self, node):
-        children = [node.children().apply(place) for place in range(node.children().size())]
-        if children:
+        if children := items(node.children()):
             return node.withNewChildren(self._sequence([*map(self._with_records, children)]).toIndexedSeq())
         if not node.isStreaming():
             return node
         expressions, none = self._jvm.org.apache.spark.sql.catalyst.expressions, self._jvm.scala.Option.apply(None)
         child, empty = records(self._spark, node), self._sequence([])
         columns = [
-            expressions.Alias(
-                child.output().apply(place), one.name(), one.exprId(), empty, none, empty
-            )
-            for place in range(node.output().size())
-            for one in [node.output().apply(place)]
-        ]  # fmt: skip
+            expressions.Alias(made, one.name(), one.exprId(), empty, none, empty)
+            for made, one in zip(items(child.output()), items(node.output()), strict=True)
+        ]
         return self._jvm.org.apache.spark.sql.catalyst.plans.logical.Project(self._sequence(columns), child)
 
 
@@ -131,17 +127,40 @@ def test_what_is_left_out_has_no_bin_and_neither_key_nor_time(spark, results):
         assert row["partition"] == 0
 
 
-@pytest.mark.parametrize("where", ["looked up", "function", "query"])
-def test_a_filter_stays_where_what_comes_behind_it_is_evaluated_of_all_records(spark, results, where):
-    """A join's condition, a function in Python, and a query in the filter."""
-    doubled = F.udf(lambda n: n * 2, "long")
-    numbers = F.broadcast(spark.range(3).withColumnRenamed("id", "m"))
-    numbers.createOrReplaceTempView("numbers")
-    kept = results.where("n <> 0")
-    plan = {
-        "looked up": lambda: kept.join(numbers, F.expr("100 div n = m"), "left"),
-        "function": lambda: kept.withColumn("twice", doubled("n")),
-        "query": lambda: results.where("n in (select m from numbers)"),
-    }[where]()
+BEHIND = {
+    "looked up": lambda kept, spark: kept.join(numbers(spark), F.expr("100 div n = m"), "left"),
+    "function": lambda kept, _: kept.withColumn("share", F.udf(lambda n: 100 // n, "long")("n")),
+    "exploded": lambda kept, _: kept.withColumn("one", F.explode(F.expr("sequence(1, 2 div n)"))),
+}
+HIDES = {"looked up": "Filter", "function": "Filter", "exploded": "Generate"}
+
+
+def numbers(spark):
+    return F.broadcast(spark.range(3).withColumnRenamed("id", "m"))
+
+
+@pytest.mark.parametrize("what", BEHIND)
+def test_a_filter_stays_where_what_comes_behind_it_is_evaluated_of_all_records(spark, results, what):
+    """A join's condition, a function in Python, and what makes rows: each fails on what the filter leaves out."""
+    plan, static = BEHIND[what](results.where("n <> 0"), spark), Static(spark)
+    known = Topics.read(Path("/no/checkpoint"), readings_of(plan))
+    found, left = identified(plan, known, keeping=True), identified(plan, known)
+    assert (found.hides, found.kept) == (HIDES[what], False)
+    rows, expected = (static.of(one.frame._jdf.queryExecution().analyzed()).collect() for one in (found, left))
+    assert rows
+    assert sorted(map(str, rows)) == sorted(map(str, expected))
+
+
+def test_a_filter_stays_where_it_asks_a_query(spark, results):
+    numbers(spark).createOrReplaceTempView("numbers")
+    plan = results.where("n in (select m from numbers)")
     known = Topics.read(Path("/no/checkpoint"), readings_of(plan))
     assert identified(plan, known, keeping=True).hides == "Filter"
+
+
+def test_a_column_of_the_user_s_is_not_taken_for_what_a_filter_keeps(spark, results):
+    plan = results.withColumn(KEPT, F.expr("false"))
+    found = identified(plan, Topics.read(Path("/no/checkpoint"), readings_of(plan)), keeping=True)
+    assert not found.kept
+    rows = Static(spark).of(prepared(found, "n", HashCount(), 16, None)._jdf.queryExecution().analyzed()).collect()
+    assert all(row["bin"] is not None for row in rows)
