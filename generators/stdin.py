@@ -80,7 +80,7 @@ class Stop(threading.Event):
     """Set once, by threads or by the handler of a signal.
 
     Python runs a handler in the main thread between any two steps. Within `Event.wait` that thread may hold the lock
-    that `Event.set` waits for, and the process hangs. There it may release a lock.
+    that `Event.set` waits for, and the process hangs. So `set` takes no lock: it releases the one that `wait` takes.
     """
 
     def __init__(self) -> None:

@@ -200,11 +200,11 @@ def _handle(
 
 
 def _check_followed(read: QueryInput, driver: Driver, *, real_time: bool) -> None:
-    """Refuses what a watermark cannot pass: where nobody knows in real time how far records were read."""
+    """Raises UsageError where nobody knows in real time how far a stage has read, which its watermark waits for."""
     if real_time and driver.controller.clock is not None and read.source.hides:
         raise UsageError(
             f"The {read.source.hides} of a stage with event time hides how far the results of the stage before it were "
-            "read, and in real time the watermark waits for these: do in an operator what it does."
+            "read, and in real time the watermark waits for these: do its work in an operator instead."
         )
 
 

@@ -1,9 +1,6 @@
-"""What a `with` statement closes at its end, or when it fails, and where a thread is that does not end."""
+"""What a `with` statement closes at its end, or when it fails."""
 
 import logging
-import sys
-import threading
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, Self, TypeVar
@@ -67,9 +64,3 @@ def close_all(ends: Iterable[Callable[[], None]], what: str) -> None:
     """Calls every function, whatever another one raises, and raises the first error; each is logged."""
     if (error := end_all(ends, what)) is not None:
         raise error
-
-
-def stack_of(thread: threading.Thread) -> str:
-    """Returns where a thread is, as a traceback says it; empty for one that has ended."""
-    frame = sys._current_frames().get(thread.ident or 0)
-    return "" if frame is None else "".join(traceback.format_stack(frame))

@@ -142,7 +142,7 @@ def _run_epochs(
 ) -> Exception:
     from confluent_kafka import Consumer, TopicPartition
 
-    from impls.driver.signals import QueryEnded
+    from impls.driver.epochs import QueryEnded
 
     folder.mkdir(parents=True, exist_ok=True)
     consumer = Consumer({"bootstrap.servers": kafka, "group.id": "epochs"})

@@ -15,8 +15,7 @@ from memory import RESULTS, MemoryOutput
 from impls import catalog
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
-from impls.driver.epochs import EpochRecord
-from impls.driver.signals import StopNeeded
+from impls.driver.epochs import EpochRecord, StopNeeded
 from impls.durability.files import Files
 from impls.operators import Operator
 from impls.operators.timed import clock_of

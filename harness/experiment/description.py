@@ -109,7 +109,10 @@ class Experiment(Parameters):
 
     @property
     def by_results(self) -> bool:
-        """Whether latencies are those of results, in all runs: of NEXMark's queries another engine tells no others."""
+        """Whether latencies are those of results, in all runs.
+
+        Of NEXMark's queries another engine tells no others.
+        """
         engines = any(name in catalog.engines() for name in self.mechanisms)
         return self.workload == "nexmark" and (engines or self.latency_of == "results")
 

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.codes import Codes, Offers
-from impls.driver.epochs import EpochRecord, in_short, observation_of, order_of, sentences_of
+from impls.driver.epochs import EpochRecord, QueryEnded, StopNeeded, in_short, observation_of, order_of, sentences_of
 from impls.driver.keeper import Keeper
 from impls.driver.metrics import Metrics
 from impls.driver.preparing import NOTHING, Preparation
-from impls.driver.signals import QueryEnded, StopNeeded
 from impls.durability.files import Files
 from impls.durability.schedule import REPLAY_EPOCHS
 from impls.errors import ADVICE, StateError, UsageError

@@ -1,4 +1,4 @@
-"""An epoch as the driver sees it: its order, its observation, and the record of it that listeners get. Pure."""
+"""An epoch as the driver sees it: its order, its observation, its record for listeners, what ends it early. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,11 +9,26 @@ from numpy.typing import NDArray
 from impls.protocol.controller import Controller
 from impls.protocol.events import ChangeBegun, ChangeDone, ChangeRefused, Event, MigrationBegun, MigrationDone
 from impls.protocol.order import EpochOrder
-from impls.protocol.plan import WrittenPlan
+from impls.protocol.plan import Stop, WrittenPlan
 from impls.protocol.report import Report
 from impls.protocol.seats import Seating
 from impls.protocol.versions import Failure
 from impls.protocol.view import Observation
+
+
+class QueryEnded(Exception):  # noqa: N818 - a signal to the supervisor, not a failure
+    """The query was asked to end and is between two epochs."""
+
+
+class StopNeeded(Exception):  # noqa: N818
+    """The plan asks for a stop before `epoch`: the query ends, that becomes durable, and it is started again.
+
+    With `what` "application" the Spark session is to be stopped and started as well.
+    """
+
+    def __init__(self, epoch: int, what: Stop):
+        super().__init__(f"stop before epoch {epoch}")
+        self.epoch, self.what = epoch, what
 
 
 def observation_of(epoch: int, reports: list[Report], epoch_ms: float, job_ms: float) -> Observation:

@@ -13,9 +13,9 @@ from impls.closing import closed_on_error, end_all
 from impls.driver.autoscaling import Autoscaled, Source
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.control import Answerer, ControlServer, Listener
+from impls.driver.epochs import QueryEnded, StopNeeded
 from impls.driver.observed import Observed, OnEvent
 from impls.driver.pipeline import Changeable, PipelineChanges
-from impls.driver.signals import QueryEnded, StopNeeded
 from impls.errors import StateError, UsageError
 from impls.placement import goal as placement_goal
 from impls.placement.movement import moved_against_minimum

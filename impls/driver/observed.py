@@ -2,13 +2,15 @@
 
 import contextlib
 import logging
+import sys
 import threading
+import traceback
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Self
 
-from impls.closing import close_all, stack_of
+from impls.closing import close_all
 from impls.driver.metrics import Metrics
 from impls.driver.prometheus import MetricsServer, query_families
 from impls.errors import StateError, UsageError
@@ -102,7 +104,7 @@ class RunningQuery(ABC):
         supervisor = self._supervisor
         assert supervisor is not None, "a query has begun before it ends"
         if not self._ended.wait(within_s):
-            _LOG.error("%s does not end. It is here:\n%s", query, stack_of(supervisor))
+            _LOG.error("%s does not end. It is here:\n%s", query, _stack_of(supervisor))
             raise StateError(f"{query} did not end in {within_s:.0f} s.")
         supervisor.join()
         self.await_end(0)
@@ -133,3 +135,9 @@ class RunningQuery(ABC):
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with contextlib.nullcontext() if kind is None else contextlib.suppress(Exception):
             self.stop()  # after an error that error is the one to see
+
+
+def _stack_of(thread: threading.Thread) -> str:
+    """Returns where a thread is, as a traceback says it; empty for one that has ended."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return "" if frame is None else "".join(traceback.format_stack(frame))

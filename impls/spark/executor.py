@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.utils import ForeachBatchFunction
 
-from impls.driver.signals import QueryEnded, StopNeeded
+from impls.driver.epochs import QueryEnded, StopNeeded
 from impls.errors import InvalidPlanError, StateError, UsageError
 from impls.protocol.order import Answers, EpochOrder
 from impls.protocol.seats import rounds_needed, seat_workers, workers_of_seats

@@ -18,7 +18,7 @@ from harness.suites.conformance.watch import Watch
 from impls import catalog
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
-from impls.driver.signals import StopNeeded
+from impls.driver.epochs import StopNeeded
 from impls.durability.files import Files
 from impls.operators import DenseCount, HashCount
 from impls.placement import goal as place

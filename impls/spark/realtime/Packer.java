@@ -35,7 +35,7 @@ public class Packer {
     private final ArrowWriter writer;
     private final int[] sent;
     private final int rowColumn;  // -1 where a record has one row only
-    private final Map newest = new TreeMap();  // by input partition: the offset and the row packed last
+    private final Map newest = new TreeMap();  // by input partition: the last offset, and the number of its last row
     private int[] routing;
     private long epoch;
 

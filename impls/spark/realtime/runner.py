@@ -20,8 +20,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from impls.closing import close_all
+from impls.driver.epochs import QueryEnded, StopNeeded
 from impls.driver.handle import RunQuery
-from impls.driver.signals import QueryEnded, StopNeeded
 from impls.errors import InvalidPlanError, StateError, UsageError
 from impls.protocol.session import Hello
 from impls.realtime.executor import RealTimeExecutor, SessionLost, SlotsNeeded

@@ -24,7 +24,7 @@ from chaos.scaling import Scaling
 from chaos.troubles import Troubles
 from chaos.violation import Violation, require
 from chaos.workload import Batch, Workload
-from impls.driver.signals import StopNeeded
+from impls.driver.epochs import StopNeeded
 from impls.durability.restore import RestoreSource
 from impls.store.environment import Store
 

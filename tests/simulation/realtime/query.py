@@ -18,8 +18,7 @@ from chaos.violation import Violation, require
 
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
-from impls.driver.epochs import EpochRecord
-from impls.driver.signals import StopNeeded
+from impls.driver.epochs import EpochRecord, StopNeeded
 from impls.durability.files import Files
 from impls.errors import StateError
 from impls.protocol.coordinator import Coordinator

@@ -5,8 +5,8 @@ from controlled import Input, Query, record
 
 from impls.controltopic import listener as logs
 from impls.controltopic.topic import ControlTopic, TimeFinder
+from impls.driver.epochs import QueryEnded
 from impls.driver.journal import read_journal
-from impls.driver.signals import QueryEnded
 from impls.errors import StateError, UsageError
 
 STOP = b'{"id": "end", "do": "stop"}'

@@ -10,8 +10,8 @@ from impls import catalog, faults
 from impls.driver import checkpoint as checkpoints
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
+from impls.driver.epochs import QueryEnded, StopNeeded
 from impls.driver.preparing import Preparation
-from impls.driver.signals import QueryEnded, StopNeeded
 from impls.errors import StateError, UsageError
 from impls.protocol.controller import Controller
 from impls.protocol.order import Answers

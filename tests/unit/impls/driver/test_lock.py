@@ -9,9 +9,9 @@ from idle import Idle
 from impls import catalog
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
+from impls.driver.epochs import QueryEnded
 from impls.driver.handle import StreamHandle
 from impls.driver.pipeline import PipelineChanges
-from impls.driver.signals import QueryEnded
 from impls.errors import UsageError
 from impls.operators import HashCount
 from impls.operators.steps import Filter

@@ -13,10 +13,10 @@ from impls.closing import closed_on_error
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.control import ControlServer, ask
 from impls.driver.driver import Driver
+from impls.driver.epochs import QueryEnded
 from impls.driver.handle import StreamHandle
 from impls.driver.pipeline import PipelineChanges
 from impls.driver.prometheus import MetricsServer
-from impls.driver.signals import QueryEnded
 from impls.errors import StateError
 from impls.operators import HashCount
 from impls.placement import initial

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from impls.driver.signals import QueryEnded, StopNeeded
+from impls.driver.epochs import QueryEnded, StopNeeded
 from impls.errors import StateError, UsageError
 from impls.faults import started_ticks
 from impls.protocol.session import Hello
