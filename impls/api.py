@@ -267,7 +267,8 @@ def _ready(
     if isinstance(sink, Output):
         sink.check()
     equip(spark, operator, py_files)
-    warm_workers(spark, sink, how_to.slots if isinstance(how_to, RealTime) else None)
+    if not isinstance(how_to, RealTime):  # whose tasks live as long as their processes, and connect these themselves
+        warm_workers(spark, sink)
     return frame
 
 

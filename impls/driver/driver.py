@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, Literal
@@ -62,6 +62,9 @@ class Driver:
         self.ending = False
         self.prepare, self._prepared = prepare, False
         self.before_plan: list[Callable[[int], None]] = []  # called before an epoch gets its plan
+        self.milestone: Callable[[Mapping[int, int]], int | None] = lambda _: (
+            None
+        )  # behind which all was read, see `rise`
         self.waiting: list[Callable[[], int | None]] = []  # event times to come with results of others, None for none
         self.on_command: Callable[[], None] = lambda: None  # called when an epoch is wanted at once
         self.allowing: Callable[[int], AbstractContextManager[object]] = lambda _workers: nullcontext()  # see `Room`

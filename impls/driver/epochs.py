@@ -51,12 +51,19 @@ def observation_of(epoch: int, reports: list[Report], epoch_ms: float, job_ms: f
         job_ms=round(job_ms, 3),
         pull_ms=round(max((report.ms.get("pull", 0.0) for report in reports), default=0.0), 3),
         times=tuple((partition, time) for report in reports for partition, time in report.event_time.times),
+        until=_until(reports),
         waits=tuple(sorted(bin_ for report in reports for bin_ in report.event_time.waits)),
         homes=tuple((report.worker, report.host) for report in reports if report.host),
         turned=tuple((bin_, shape) for report in reports for bin_, shape in report.pipelines.turned),
         tried=sum(report.pipelines.tried for report in reports),
         failed=tuple(Failure(*failure) for report in reports for failure in report.pipelines.failed),
     )
+
+
+def _until(reports: list[Report]) -> int | None:
+    """Returns up to where all workers have run timers, None for the watermark of the plan."""
+    known = [report.event_time.until for report in reports]
+    return None if None in known else min((until for until in known if until is not None), default=None)
 
 
 def order_of(

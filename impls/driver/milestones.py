@@ -3,19 +3,20 @@
 Results do not come in the order of their times: those of two workers lie in one partition of the topic, and a bin that
 moves runs its timers later than others. The first query's driver knows up to where all timers have run, and then the
 broker says where the results end. So a *milestone* is an event time and offsets before which all results below it lie.
-The second query's watermark rises to it once all before these offsets was read, and its plan says so, as of any
-watermark. Both queries are in one process; where the first one starts again, it gives a milestone anew.
+The second query's watermark rises to it once all before these offsets was read. Both queries are in one process; where
+the first one starts again, it gives a milestone anew.
 """
 
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from impls.autoscale.intervals import PartitionOffsets
 from impls.driver.driver import Driver
 from impls.driver.epochs import EpochRecord
 from impls.errors import StateError
+from impls.protocol.coordinator import Rise
 from impls.protocol.eventtime import EventClock
 
 _MILESTONES_MOST = 1024  # that wait; every second one is given up then
@@ -92,26 +93,40 @@ def adding(
     return add
 
 
-def follow(milestones: Sequence[Milestones], driver: Driver, read: Callable[[int], PartitionOffsets]) -> None:
+def follow(milestones: Sequence[Milestones], driver: Driver, read: Callable[..., PartitionOffsets]) -> None:
     """Lets the watermark of a driver's query follow the queries whose results are its input: the one that is behind.
 
     Args:
         milestones: of the queries that send.
         driver: of the query that reads.
-        read: returns the offsets behind what an epoch and all before it have read.
+        read: returns the offsets behind what an epoch and all before it have read; given also those, by partition of
+            the input, of what all workers have applied since.
     """
+
+    def reached(epoch: int, since: Mapping[int, int]) -> int | None:
+        until = read(epoch, since) if any(one.waiting is not None for one in milestones) else {}
+        times = [one.reached(until) for one in milestones]
+        return None if None in times else min(time for time in times if time is not None)
 
     def look(epoch: int) -> None:
         clock = driver.controller.clock
-        if clock is None:
-            return
-        until = read(epoch - 1) if any(one.waiting is not None for one in milestones) else {}
-        times = [one.reached(until) for one in milestones]
-        if (known := [time for time in times if time is not None]) and len(known) == len(times):
+        if clock is not None and (time := reached(epoch - 1, {})) is not None:
             with driver.locked():
-                clock.reach(min(known))
+                clock.reach(time)
 
     driver.before_plan.append(look)
+    driver.milestone = lambda since: reached(driver.last_epoch, since)
     for one in milestones:
         driver.waiting.append(lambda one=one: one.waiting)  # type: ignore[misc]
         one.wake = driver.on_command
+
+
+def rising(driver: Driver) -> Rise:
+    """Returns what lets the watermark of a driver's query rise within an epoch."""
+
+    def rise(times: Sequence[tuple[int, int]], read: Mapping[int, int]) -> int | None:
+        milestone = driver.milestone(read)
+        with driver.locked() as known:
+            return None if known.clock is None else known.clock.risen(times, milestone)
+
+    return rise

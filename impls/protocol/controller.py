@@ -176,7 +176,7 @@ class Controller:
         self._replicas.observe(seen, self.location)
         self.homes |= dict(seen.homes)
         if self.clock is not None:
-            self.clock.observe(seen.times, seen.waits)
+            self.clock.observe(seen.times, seen.waits, seen.until)
         self._pulls.clear()  # what is left of them is planned anew
         self._events += self.changing.observe(seen)
         self._check_done(seen.epoch)

@@ -1,6 +1,6 @@
 """The driver's side of a session of real-time mode: who is told what, and when an epoch is done. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -21,7 +21,12 @@ from impls.protocol.session import (
     Routed,
     Said,
     Say,
+    Watermark,
 )
+
+Rise = Callable[[Sequence[tuple[int, int]], Mapping[int, int]], int | None]
+"""Takes event times, as in `Final`, and by partition of the input the offset behind the last record that all have
+applied; returns the watermark."""
 
 
 class Coordinator:
@@ -36,10 +41,12 @@ class Coordinator:
         ended: what workers of the plan have ended the epoch with.
         failed: the error with which a task of this session has ended, None while there is none.
         needed: by partition of the input, the first offset of which a batch that comes again has to bring the record.
-        timers_wait: a worker has said `Due` since the epoch began.
+        timers_wait: a worker has said since the epoch began that the input has come to its earliest timer.
+        rise: lets the watermark rise within an epoch, None for an operator without event time.
     """
 
     def __init__(self) -> None:
+        self.rise: Rise | None = None
         self.hello: dict[tuple[Role, int], Hello] = {}
         self.unclosed: list[Hello] = []
         self._known: set[tuple[Role, int]] = set()  # tasks that have joined this session, also those that have left it
@@ -54,6 +61,8 @@ class Coordinator:
         self._settled = False  # the session's workers have ended an epoch of the same routing
         self._route: Route | None = None  # what the routers of this session have been told last
         self._switched: dict[int, Routed] = {}
+        self._finals: dict[int, Final] = {}  # of this session, in the epoch
+        self._set: list[int] = []  # times of timers that records have set since the epoch began, as far as was said
 
     @property
     def done(self) -> bool:
@@ -62,8 +71,8 @@ class Coordinator:
 
     @property
     def due(self) -> int | None:
-        """Time of the earliest timer when the epoch ended, None where there is none."""
-        return min((ended.due for ended in self.ended.values() if ended.due is not None), default=None)
+        """Time of the earliest timer when the epoch ended, or set since and told of; None where there is none."""
+        return min([*(ended.due for ended in self.ended.values() if ended.due is not None), *self._set], default=None)
 
     @property
     def complete(self) -> bool:
@@ -84,7 +93,7 @@ class Coordinator:
     def begin(self, order: EpochOrder) -> list[Say]:
         """Begins an epoch; one that has begun goes on, also in a session that has joined since and knows it already."""
         if self._order is None or order.written.epoch != self._order.written.epoch:
-            self.ended, self._begun, self.timers_wait = {}, False, False
+            self.ended, self._begun, self.timers_wait, self._set = {}, False, False, []
         self._order = order
         return self._tell()
 
@@ -135,8 +144,7 @@ class Coordinator:
         if (peer.run, peer.batch) != self._session:
             return []
         if isinstance(said, Failed | Due | Alive | Closed):
-            self.failed = said if self.failed is None and isinstance(said, Failed) else self.failed
-            self.timers_wait = self.timers_wait or isinstance(said, Due)
+            self._note(said)
             return []
         if self._order is None or said.epoch != self._order.written.epoch or not self._begun:
             return []
@@ -144,7 +152,8 @@ class Coordinator:
             self._switched[index] = said
             return self._marks()
         if isinstance(said, Final):
-            return [Say("worker", worker, said) for worker in self._workers()]
+            self._finals[index] = said
+            return [*(Say("worker", worker, said) for worker in self._workers()), *self._risen()]
         if said.worker != index:
             raise StateError(f"The {role} {index} ends the epoch {said.epoch} for worker {said.worker}.")
         self.ended[said.worker] = said
@@ -152,6 +161,14 @@ class Coordinator:
             for routed in self._switched.values():
                 self.needed.update(routed.next)
         return []
+
+    def _note(self, said: Failed | Due | Alive | Closed) -> None:
+        """Takes in what a task says of no epoch."""
+        if isinstance(said, Failed):
+            self.failed = self.failed or said
+        if isinstance(said, Due):
+            self.timers_wait = self.timers_wait or said.at is None
+            self._set += [] if said.at is None else [said.at]
 
     def _workers(self) -> range:
         assert self._order is not None, "an epoch has begun"
@@ -162,7 +179,7 @@ class Coordinator:
         order = self._order
         if order is None or self._begun or not self.complete or order.written.workers > self.slots or self.done:
             return []
-        self._begun, self._switched = True, {}
+        self._begun, self._switched, self._finals = True, {}, {}
         said = [Say("worker", worker, NewEpoch(order)) for worker in self._workers()]
         plan = order.written.plan
         route = Route(order.written.epoch, plan.routing)  # standbys are kept up from the changelog
@@ -183,4 +200,17 @@ class Coordinator:
             worker: tuple((index, routed.sent[worker]) for index, routed in sorted(self._switched.items()))
             for worker in self._workers()
         }
-        return [Say("worker", worker, Marks(epoch, count, self._settled)) for worker, count in counts.items()]
+        rises = self.rise is not None
+        return [Say("worker", worker, Marks(epoch, count, self._settled, rises)) for worker, count in counts.items()]
+
+    def _risen(self) -> list[Say]:
+        """Tells every worker the watermark, once all of them are final."""
+        assert self._order is not None, "an epoch has begun"
+        if self.rise is None or not self._finals.keys() >= set(self._workers()):
+            return []
+        times = [pair for final in self._finals.values() for pair in final.times]
+        read = dict(self.needed)
+        for partition, behind in (pair for routed in self._switched.values() for pair in routed.next):
+            read[partition] = max(behind, read.get(partition, behind))
+        message = Watermark(self._order.written.epoch, self.rise(times, read))
+        return [Say("worker", worker, message) for worker in self._workers()]

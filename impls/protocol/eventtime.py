@@ -1,12 +1,13 @@
 """Event time: how far the input has come. The driver's side, pure.
 
 The watermark of an epoch is the event time below which no more records are expected. It follows from the epochs before
-and is part of the epoch's plan, so that an epoch stays a deterministic function: every attempt fires the same timers.
-Per input partition workers report the highest event time they saw; the watermark is the lowest of these, less the
-disorder that the operator allows, and never falls.
+and is part of the epoch's plan, so that in micro-batches an epoch is a deterministic function: every attempt fires the
+same timers. Per input partition workers report the highest event time they saw; the watermark is the lowest of these,
+less the disorder that the operator allows, and never falls. In real time it also rises within an epoch, when all
+workers have applied what was sent to them before it (`impls.protocol.session`).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -172,29 +173,58 @@ class EventClock:
         self.watermark = watermark
         self._held = (0 if clock is None else clock.now, watermark)
 
-    def observe(self, times: Iterable[tuple[int, int]], waits: Sequence[int]) -> None:
-        """Takes in an epoch that ran with `watermark`.
+    def risen(self, times: Iterable[tuple[int, int]], milestone: int | None = None) -> int | None:
+        """Returns the watermark that follows, while an epoch runs, from what every worker has applied; keeps nothing.
+
+        Args:
+            times: (partition, highest event time) of records.
+            milestone: an event time below which all of another query's results are among them, None for none.
+        """
+        known = [self.watermark, self._allowed(self._with(times))]
+        known += [] if milestone is None else [self._whole(self._behind(milestone))]
+        return max((one for one in known if one is not None), default=None)
+
+    def observe(self, times: Iterable[tuple[int, int]], waits: Sequence[int], until: int | None = None) -> None:
+        """Takes in an epoch whose plan holds.
 
         Args:
             times: (partition, highest event time) of the records that arrived.
             waits: bins whose timers did not run because their state was not where they are routed, or was held.
+            until: up to where those of the others did, None for the watermark of the plan.
         """
-        if self.watermark is not None:
-            done = np.full(len(self._run), self.watermark, np.int64)
+        now, planned = self._held
+        until = planned if until is None else until
+        if until is not None:
+            done = np.full(len(self._run), until, np.int64)
             done[list(waits)] = self._run[list(waits)]
             self._run = done
-        self._last, self._waited = self._held, tuple(waits)
-        for partition, time in times if not self._linked else ():
-            self._seen[partition] = max(time, self._seen.get(partition, time))
+            self._rise(until)
+        self._last, self._waited = (now, until), tuple(waits)
+        self._seen = self._with(times)
         self._advance()
 
     def _advance(self) -> None:
         """Lets the watermark rise to what the input partitions seen allow."""
-        if self._seen and len(self._seen) >= self._event_time.partitions:
-            self._rise((max if self._event_time.of_all else min)(self._seen.values()) - self._event_time.disorder)
+        if (now := self._allowed(self._seen)) is not None:
+            self._rise(now)
 
-    def _rise(self, now: int) -> None:
-        now -= now % 1000 if self._event_time.as_spark else 0
+    def _with(self, times: Iterable[tuple[int, int]]) -> dict[int, int]:
+        """Returns the highest time seen of each input partition, with further ones."""
+        seen = dict(self._seen)
+        for partition, time in times if not self._linked else ():
+            seen[partition] = max(time, seen.get(partition, time))
+        return seen
+
+    def _allowed(self, seen: Mapping[int, int]) -> int | None:
+        if not seen or len(seen) < self._event_time.partitions:
+            return None
+        return self._whole((max if self._event_time.of_all else min)(seen.values()) - self._event_time.disorder)
+
+    def _whole(self, time: int) -> int:
+        return time - (time % 1000 if self._event_time.as_spark else 0)
+
+    def _rise(self, time: int) -> None:
+        now = self._whole(time)
         self.watermark = now if self.watermark is None else max(now, self.watermark)
 
     def forget(self, is_gone: Callable[[int], bool]) -> None:

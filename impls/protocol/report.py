@@ -86,12 +86,14 @@ class EventTimes:
         times, waits: as in an observation.
         late: records below the watermark.
         fired: timers.
+        until: up to where timers ran, None for the watermark of the plan.
     """
 
     times: list[list[int]] = field(default_factory=list)
     waits: list[int] = field(default_factory=list)
     late: int = 0
     fired: int = 0
+    until: int | None = None
 
 
 @dataclass(frozen=True)

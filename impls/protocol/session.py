@@ -5,6 +5,11 @@ blobs of a channel. Every worker gets the order, every router the routing. A rou
 blobs each worker has been sent until then. From these *marks* a worker knows when nothing more comes to it by the old
 routing: then its bins that moved away are *final*, their new owners pull them, and the epoch ends.
 
+With event time a worker that is final also says how far its records have come. When all are, every record that was sent
+before a router switched is applied, so the driver tells them the watermark that follows, and they run the timers up to
+it before they end the epoch. No durable plan has it: a worker that has run timers has seen all of their records,
+whatever comes later, and a session that follows may tell the others a lower one.
+
 Behind the epoch every record that a router sent before it switched is applied, or queued for good: nobody needs it
 again when the batch comes once more.
 
@@ -93,19 +98,41 @@ class Marks:
         epoch: the epoch.
         counts: (index of F, blobs).
         settled: the epoch before had the same routing, so every worker is final already.
+        rises: a `Watermark` follows, without which no worker ends the epoch.
     """
 
     epoch: int
     counts: tuple[tuple[int, int], ...]
     settled: bool = False
+    rises: bool = False
 
 
 @dataclass(frozen=True)
 class Final:
-    """S to driver, and from there to all S: the worker has applied and committed all blobs that its marks count."""
+    """S to driver, and from there to all S: the worker has applied and committed all blobs that its marks count.
+
+    Attributes:
+        epoch: the epoch.
+        worker: its number.
+        times: (partition of the input, highest event time) of the records in them.
+    """
 
     epoch: int
     worker: int
+    times: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """Driver to S: all workers are final, and run the timers up to a time before they end the epoch.
+
+    Attributes:
+        epoch: the epoch.
+        watermark: the time, None before there is one.
+    """
+
+    epoch: int
+    watermark: int | None
 
 
 @dataclass(frozen=True)
@@ -129,12 +156,17 @@ class Ended:
 
 @dataclass(frozen=True)
 class Due:
-    """S to driver: a partition of the input has come to the time of the worker's earliest timer.
+    """S to driver: the input has come to the time of the worker's earliest timer, which the next epoch runs.
 
-    The next epoch takes in how far the input is, and the one behind it runs the timer.
+    Behind another query, whose results come in no order of their times: records have set the first timer that there is.
+
+    Attributes:
+        worker: its number.
+        at: the time of that timer; None where the driver knows it.
     """
 
     worker: int
+    at: int | None = None
 
 
 @dataclass(frozen=True)
@@ -179,4 +211,4 @@ class Say:
 
     role: Role
     index: int
-    message: Route | NewEpoch | Marks | Final
+    message: Route | NewEpoch | Marks | Final | Watermark

@@ -122,6 +122,7 @@ class Observation:
         replicas: (bin, worker, epoch that the worker's replica of the bin shows now).
         times: (partition, highest event time that arrived), of operators with event time; as the one that follows.
         waits: bins whose timers did not run, because their state was not where they are routed, or was held.
+        until: up to where the timers of the others ran, None for the watermark of the plan.
         homes: on a cluster (worker, host that it ran on).
         turned: (bin, shape that its state has now), see `impls.protocol.versions`; as the two that follow.
         tried: records that a version was tried on.
@@ -141,6 +142,7 @@ class Observation:
     stopped: bool = False
     times: tuple[tuple[int, int], ...] = ()
     waits: tuple[int, ...] = ()
+    until: int | None = None
     entries: tuple[int, ...] = ()
     homes: tuple[tuple[int, str], ...] = ()
     turned: tuple[tuple[int, int], ...] = ()
@@ -155,6 +157,7 @@ class Observation:
         rest = {"replicas": replicas, "stopped": self.stopped}
         more: dict[str, Any] = {"times": [list(pair) for pair in self.times]} if self.times else {}
         more |= {"waits": list(self.waits)} if self.waits else {}
+        more |= {"until": self.until} if self.until is not None else {}
         more |= {"entries": list(self.entries)} if self.entries else {}
         more |= {"homes": [list(pair) for pair in self.homes]} if self.homes else {}
         more |= {"turned": [list(pair) for pair in self.turned]} if self.turned else {}

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from impls.protocol.session import Final, Marks
+from impls.protocol.session import Final, Marks, Watermark
 
 
 class Progress:
@@ -16,16 +16,32 @@ class Progress:
         self._epoch = epoch
         self._marks: dict[int, int] | None = None
         self._finals: set[int] = set()
-        self._settled = False
+        self._settled = self._rises = False
+        self._risen: Watermark | None = None
 
-    def hear(self, message: Marks | Final) -> None:
-        """Takes in marks, or that a worker is final; those of another epoch are passed over."""
+    def hear(self, message: Marks | Final | Watermark) -> None:
+        """Takes in marks, that a worker is final, or the watermark; those of another epoch are passed over."""
         if message.epoch != self._epoch:
             return
         if isinstance(message, Final):
             self._finals.add(message.worker)
+        elif isinstance(message, Watermark):
+            self._risen = message
         else:
-            self._marks, self._settled = dict(message.counts), message.settled
+            self._marks, self._settled, self._rises = dict(message.counts), message.settled, message.rises
+
+    def watermark(self) -> int | None:
+        """Returns, once, the time up to which timers are to run in the epoch; None for none, or before it is told."""
+        risen = self._risen
+        if risen is None:
+            return None
+        self._rises, self._risen = False, None
+        return risen.watermark
+
+    @property
+    def rises(self) -> bool:
+        """Whether the watermark of the epoch is still to be told."""
+        return self._rises
 
     @property
     def final(self) -> set[int] | None:

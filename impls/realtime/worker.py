@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from impls.protocol.eventtime import NO_TIME
+from impls.protocol.eventtime import NO_TIME, EventTime
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import Pull
-from impls.protocol.session import Alive, Due, Ended, Final, Marks, NewEpoch
+from impls.protocol.session import Alive, Due, Ended, Final, Marks, NewEpoch, Watermark
 from impls.realtime.blobs import Blob, Intake, table_of
 from impls.realtime.breakdown import Breakdown
 from impls.realtime.flow import AtMost, Pace
@@ -45,16 +45,16 @@ class RealTimeWorker:
         self.worker = Worker(spec, worker, batch=batch, progress=self._progress)
         self._intake, self.pace = Intake(worker), Pace()
         self._orders: deque[EpochOrder] = deque()
-        self._messages: list[Marks | Final] = []
+        self._messages: list[Marks | Final | Watermark] = []
         self._epoch = -1  # the one under way, or the last one
         self._marks = Progress(-1)
         self._breakdown = Breakdown()
         self._said_final = False
         self._due: int | None = None  # time of the earliest timer, when the last epoch ended
         self._furthest: dict[int, int] = {}  # highest event time by partition of the input
-        self._quiet = False  # the driver knows that records come while no timer is set
+        self._told = False  # the driver knows that the input has come to it, or of a timer that was set since
 
-    def hear(self, message: NewEpoch | Marks | Final) -> None:
+    def hear(self, message: NewEpoch | Marks | Final | Watermark) -> None:
         """Takes what the driver says."""
         if not isinstance(message, NewEpoch):
             self._messages.append(message)
@@ -90,8 +90,9 @@ class RealTimeWorker:
         for message in self._messages:
             self._marks.hear(message)
         self._messages.clear()
+        self.worker.rise(self._marks.watermark())
         closing = self._closing()
-        blobs = self._intake.next(self._epoch, self.pace.window)
+        blobs = [] if self.worker.rises else self._intake.next(self._epoch, self.pace.window)
         pulls = self._pulls(blobs, closing=closing)
         if blobs or pulls or self.worker.has_work():
             self._commit(blobs, pulls)
@@ -122,13 +123,13 @@ class RealTimeWorker:
         reached, pulls = self._marks.reached(self._intake.applied), self.worker.pulls
         if not self._said_final and reached:
             self._said_final = True
-            self._say(Final(self._epoch, self._number))
+            self._say(Final(self._epoch, self._number, tuple((part, at) for part, at in self.worker.state.times)))
         closing = self._closing()
         if self._pulls((), closing=closing):
             return True
         if closing:
             pulls.pulled([])
-        if reached and pulls.complete:
+        if reached and pulls.complete and not self._marks.rises:
             self._end()
         return not self.spare
 
@@ -148,8 +149,10 @@ class RealTimeWorker:
             self.worker.note_breakdown(self._breakdown.means())
             self._breakdown = Breakdown()
         answer = self.worker.end()
-        self._due, self._quiet = answer.due, self._quiet and answer.due is None
         self._say(Ended(self._epoch, self._number, answer.report.to_json(), answer.cells, answer.due))
+        if answer.due != self._due:
+            self._due, self._told = answer.due, False
+            self._look_for_timers()
 
     def _commit(self, blobs: Sequence[Blob], pulls: Sequence[Pull]) -> None:
         self._breakdown.begin(blobs)
@@ -183,20 +186,30 @@ class RealTimeWorker:
         return before, now
 
     def _look_for_timers(self) -> None:
-        """Tells the driver when a partition has come to the time of the earliest timer, once for each partition.
+        """Tells the driver, once, when the input has come to the time of the earliest timer.
 
-        Behind another query it also tells the driver, once, that records have come while no timer was set: they may
-        have set one that a milestone has reached, and the driver learns of its time when an epoch ends.
+        Results of another query come in no order of their times, and milestones say how far they are. So behind one the
+        driver is told, once, the time of a timer where it knows of none.
         """
         state, event_time = self.worker.state, self._spec.operator.event_time
         if event_time is None:
             return
-        at = None if self._due is None else self._due + event_time.disorder
-        come = self._spec.linked and at is None and not self._quiet and bool(state.times or state.ahead)
-        self._quiet = self._quiet or come
         for partition, time_ in highest([*state.times, *state.ahead]):
-            before = self._furthest.get(partition, NO_TIME)
-            come = come or (at is not None and before < at <= time_)
-            self._furthest[partition] = max(before, time_)
-        if come:
-            self._say(Due(self._number))
+            self._furthest[partition] = max(self._furthest.get(partition, NO_TIME), time_)
+        if self._spec.linked:
+            at = None if self._told or self._due is not None else self.worker.earliest_timer()
+            self._tell(Due(self._number, at), at is not None)
+        else:
+            self._tell(Due(self._number), self._has_come(event_time))
+
+    def _tell(self, message: Due, when: bool) -> None:
+        if when and not self._told:
+            self._told = True
+            self._say(message)
+
+    def _has_come(self, event_time: EventTime) -> bool:
+        """Returns whether the input is where the watermark may reach the earliest timer, as far as is known here."""
+        if self._due is None or not self._furthest:
+            return False
+        until = (max if event_time.of_all else min)(self._furthest.values())
+        return until >= self._due + event_time.disorder

@@ -136,16 +136,16 @@ _MEET_S = 1.0  # for which a task waits for the others; where other queries have
 _POLL_S = 0.002
 
 
-def warm_workers(spark: SparkSession, output: Sink, tasks: int | None = None) -> int:
-    """Connects a Python process for each of so many tasks, or for each task that can run at once.
+def warm_workers(spark: SparkSession, output: Sink) -> int:
+    """Connects a Python process for each task that can run at once.
 
-    Returns the number of processes, 0 where it cannot be done. In real time the routers need none. On a cluster nothing
-    is done: its tasks need not come back to the workers of this job.
+    Returns the number of processes, 0 where it cannot be done. On a cluster nothing is done: its tasks need not come
+    back to the workers of this job.
     """
     context = spark.sparkContext
     if not is_local(context.master):
         return 0
-    tasks, folder = tasks or context.defaultParallelism, tempfile.mkdtemp(dir=context._temp_dir)
+    tasks, folder = context.defaultParallelism, tempfile.mkdtemp(dir=context._temp_dir)
     try:
         rows = spark.range(0, tasks, 1, tasks)
         rows.mapInArrow(partial(_connect, output, folder, tasks), rows.schema).collect()

@@ -180,8 +180,8 @@ def _are_offsets(found: Any) -> bool:
     )
 
 
-def real_time_begin(location: Path, topics: Topics) -> Offsets | None:
-    """Returns the offsets that the next epoch of real-time mode is not before.
+def real_time_begin(location: Path, topics: Topics, since: Mapping[int, int] | None = None) -> Offsets | None:
+    """Returns the offsets that the next epoch of real-time mode is not before; `since` has later ones.
 
     The runner notes them by input partition behind every epoch (`InputLog`), Spark's sources note their topics at the
     query's beginning, and a batch those that came since. None until both have, {} where topics are not told apart.
@@ -190,6 +190,7 @@ def real_time_begin(location: Path, topics: Topics) -> Offsets | None:
         return {}
     try:
         needed = _needed(location)
+        needed |= {part: at for part, at in (since or {}).items() if at > needed.get(part, -1)}
         lines = [(folder / "0").read_bytes().rpartition(b"\n")[2] for folder in _sources(location)]
     except (OSError, ValueError):
         return None
@@ -230,15 +231,16 @@ def read_partitions(location: Path) -> set[int]:
         return set()
 
 
-def read_until(location: str, topics: Topics, *, real_time: bool) -> Callable[[int], PartitionOffsets]:
+def read_until(location: str, topics: Topics, *, real_time: bool) -> Callable[..., PartitionOffsets]:
     """Returns what reads, in Spark's checkpoint, the offsets behind what an epoch and all before it have read.
 
-    In real time they are those behind an epoch when the next one has ended. Nothing while Spark has noted none.
+    In real time they are those behind an epoch when the next one has ended, and further ones may be given by partition
+    of the input. Nothing while Spark has noted none.
     """
     place = Path(location)
 
-    def consumed(epoch: int) -> PartitionOffsets:
-        found = real_time_begin(place, topics) if real_time else epoch_begin(place, epoch + 1)
+    def consumed(epoch: int, since: Mapping[int, int] | None = None) -> PartitionOffsets:
+        found = real_time_begin(place, topics, since) if real_time else epoch_begin(place, epoch + 1)
         return {(topic, part): at for topic, parts in (found or {}).items() for part, at in parts.items()}
 
     return consumed

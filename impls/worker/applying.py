@@ -110,7 +110,7 @@ class Applying:
         ready = [bin_ for bin_ in self.queues.lengths if not waits[bin_]]
         parts = self.queues.take(self._txn, ready)
         queued = queued_inputs(((number, self._new(part)) for number, part in parts), len(waits))
-        own = Input(mine, written.watermark, table, self._clock)
+        own = Input(mine, self._task.watermark, table, self._clock)
         changes: list[tuple[int, bytes | None]] = [(bin_, None) for bin_ in ready]
         if waits.any():
             changes += queue_input(self._txn, self._number, input_of(own, waits))

@@ -40,6 +40,7 @@ class CommitInput:
         times, ahead: [partition, highest event time] of records, see `impls.worker.reports`.
         in_epoch: an epoch is under way; without, records alone come, between two epochs.
         ends: the commit ends the epoch.
+        rises: it is the first one behind a rise of the watermark within the epoch.
     """
 
     records: pa.Table | None
@@ -49,6 +50,7 @@ class CommitInput:
     ahead: Times = field(default_factory=list)
     in_epoch: bool = True
     ends: bool = False
+    rises: bool = False
 
 
 def run_commit(env: Environment, task: Task, given: CommitInput, so_far: Report, *, doubtful: bool = False) -> Report:
@@ -140,9 +142,10 @@ def _clock(task: Task, given: CommitInput, *, first: bool) -> EpochClock | None:
     written = task.order.written
     if written.clock is None or first:
         return written.clock
+    run = written.watermark if given.rises else task.watermark  # up to where timers have run
     if given.in_epoch or given.blocked or written.plan.held_by(task.worker):
-        return written.clock.behind_first(written.watermark)
-    return written.clock.behind_epoch(written.watermark)
+        return written.clock.behind_first(run)
+    return written.clock.behind_epoch(run)
 
 
 def _begin_drops(env: Environment, txn: lmdb.Transaction, bins: Sequence[int], *, whole: bool) -> None:
@@ -194,7 +197,7 @@ def _whole_report(env: Environment, task: Task, report: Report, blocked: Collect
     """
     report.pid, report.attempt, report.host, report.lmdb_bytes = os.getpid(), task.attempt, task.host, env.used_bytes
     if task.spec.operator.event_time is not None:
-        report.event_time = replace(report.event_time, waits=sorted(blocked))
+        report.event_time = replace(report.event_time, waits=sorted(blocked), until=task.risen)
     if task.spec.shared is not None:  # it counts from its opening on
         report.cache = env.report.cache
         report.ms |= _inside(env)

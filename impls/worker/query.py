@@ -75,6 +75,7 @@ class Task:
         set_aside: records that are left out, as the operator has failed on them here.
         single: an epoch has one commit, which every attempt makes alike, as in micro-batches.
         doubtful: something has failed, and which records are to blame is to be found out.
+        risen: the watermark, where it has risen within the epoch.
         progress: called behind each step of what may take long: a bin that is created or pulled, a file that is read.
     """
 
@@ -90,6 +91,7 @@ class Task:
     set_aside: tuple[Place, ...] = ()
     single: bool = True
     doubtful: bool = False
+    risen: int | None = None
     progress: Callable[[], None] = no_progress
 
     @property
@@ -110,6 +112,11 @@ class Task:
             "query": self.spec.query, "worker": self.worker, "epoch": self.epoch, "attempt": self.attempt,
             "migrating": moving,
         }  # fmt: skip
+
+    @property
+    def watermark(self) -> int | None:
+        """The time up to which timers run, None before there is one."""
+        return self.order.written.watermark if self.risen is None else self.risen
 
     @property
     def epoch(self) -> int:

@@ -111,7 +111,7 @@ def _pipelines(first: Pipelines, second: Pipelines) -> Pipelines:
 def _times(first: EventTimes, second: EventTimes) -> EventTimes:
     times = highest([*first.times, *second.times])
     late, fired = first.late + second.late, first.fired + second.fired
-    return EventTimes(times, second.waits, late, fired)
+    return EventTimes(times, second.waits, late, fired, second.until)
 
 
 def keep_report(state: WorkerState, first: Report, second: Report) -> WorkerState:

@@ -57,7 +57,7 @@ def try_out(task: Task, begin: Begin, table: pa.Table | None) -> Pipelines | Non
 def _input_of(task: Task, records: pa.Table) -> Input:
     mask, written = np.zeros(task.spec.bins, bool), task.order.written
     mask[records.column("bin").to_numpy()] = True
-    return Input(mask, written.watermark, records, clock=written.clock)
+    return Input(mask, task.watermark, records, clock=written.clock)
 
 
 def _failing(task: Task, begin: Begin, few: pa.Table) -> set[Place]:

@@ -3,12 +3,13 @@
 Both modes call it. In micro-batches an epoch has one commit, which ends it (`impls.worker.attempts`); in real time it
 has as many as come (`impls.realtime.worker`).
 
-Whoever calls it has four duties:
+Whoever calls it has five duties:
 
 1. begin() with the order of an epoch, which is not before the last one that it has ended.
 2. Where `ended` says that the epoch has been committed before, no commit() of it; end() then repeats its answer.
 3. commit() with pulls that `pulls.due` returned, from old owners that change these bins no more, then `pulls.pulled`.
-4. end() once every record that was sent by the routing before is committed and `pulls.complete`.
+4. rise() with a watermark only when all workers have committed every record below it that comes in order.
+5. end() once every record that was sent by the routing before is committed and `pulls.complete`.
 """
 
 import os
@@ -86,6 +87,7 @@ class Worker:
         self._held = Held(number, batch=batch, untrusted=untrusted)
         self._ended: tuple[Report, bytes | None] | None = None  # the whole report, and the cells once they are known
         self._missing: set[int] = set()  # bins routed here whose state has not come, behind the last epoch
+        self._rises = False  # timers are due because the watermark has risen within the epoch
         self.pulls: Pulls
         self.in_epoch = False
 
@@ -103,7 +105,7 @@ class Worker:
         held.begin(replace(task, single=self._batch is None))
         if not was_open:
             held.report.ms["open"] = (time.perf_counter() - start) * 1e3
-        self.in_epoch = True
+        self.in_epoch, self._rises = True, False
         self._find_end()
         done = (held.report if self._ended is None else self._ended[0]).moves.bins
         self.pulls = Pulls(order, self._number, done)
@@ -123,12 +125,34 @@ class Worker:
                 need[bin_] = need.get(bin_, 0) + number
         return need
 
+    def rise(self, watermark: int | None) -> None:
+        """Lets the watermark rise within the epoch; None, or one that is not higher, changes nothing."""
+        task = self._held.now
+        if watermark is None or (task.watermark is not None and watermark <= task.watermark):
+            return
+        self._held.task = replace(task, risen=watermark)
+        self._rises = self._timer_is_due()
+
+    @property
+    def rises(self) -> bool:
+        """Whether the next commit is to run timers because the watermark has risen: records come behind it."""
+        return self._rises
+
+    def earliest_timer(self) -> int | None:
+        """Returns the event time of the earliest timer of bins that run, None without timers of event time."""
+        held = self._held
+        return held.steadily(lambda: earliest_timer(held.env, held.now, self._blocked(())))
+
+    def _timer_is_due(self) -> bool:
+        watermark, due = self._held.now.watermark, self.earliest_timer()
+        return watermark is not None and due is not None and due <= watermark
+
     def has_work(self) -> bool:
         """Returns whether the epoch has something to do that waits for no record."""
         order = self._held.now.order
         if self._held.env.state.begun == self._held.now.epoch:
-            return False
-        timed = self._spec.operator.event_time is not None
+            return self._rises
+        timed = self._spec.operator.event_time is not None and (order.written.clock is not None or self._timer_is_due())
         refits = any(order.written.plan.routing[bin_] == self._number for bin_ in refits_of(order.written))
         drops = any(worker == self._number for _, worker in order.written.drops)
         return timed or bool(self._held.env.queues.lengths) or drops or refits
@@ -155,10 +179,13 @@ class Worker:
             StateError: the stored state cannot be read or written, or another task has taken it over.
             OperatorError: for a record.
         """
-        given = CommitInput(records, pulls, self._blocked(pulls), times or [], ahead or [], self.in_epoch, ends)
+        given = CommitInput(
+            records, pulls, self._blocked(pulls), times or [], ahead or [], self.in_epoch, ends, self._rises
+        )
         held = self._held
         done: Report = held.steadily(lambda: self._commit(given))
         held.committed()
+        self._rises = False
         held.report = done if ends else merged_report(held.report, done)
         if ends:
             self.pulls.pulled(pulls)
@@ -237,7 +264,7 @@ class Worker:
             cells, report.negative = env.end_latencies()
             self._ended = report, cells
         follow_end(env, task, report, received)
-        return Answer(report, cells, None if self._batch is None else earliest_timer(env, task, self._blocked(())))
+        return Answer(report, cells, None if self._batch is None else self.earliest_timer())
 
     def _find_end(self) -> None:
         """Takes over the end of the epoch where it was committed before."""

@@ -14,7 +14,10 @@ from chains.runs import simulate
 
 from impls.driver import milestones
 from impls.driver.milestones import Milestones
+from impls.protocol.coordinator import Coordinator
 from impls.protocol.eventtime import EventClock
+from impls.protocol.session import Final
+from impls.realtime.marks import Progress
 from impls.store.numbers import Numbers
 from impls.worker import commit
 
@@ -77,19 +80,36 @@ def a_record_taken_for_a_window_that_has_closed(patch):
 
 
 def a_milestone_between_two_whole_ms(patch):
-    patch.setattr(EventClock, "_rise", lambda self, now: setattr(self, "watermark", max(now, self.watermark or now)))
+    patch.setattr(EventClock, "_whole", lambda _, time: time)
 
 
 def a_result_at_the_milestone_forgotten(patch):
-    plain = EventClock.reach
-    patch.setattr(EventClock, "reach", lambda self, time: plain(self, time + self._event_time.as_spark))
+    plain = EventClock._behind
+    patch.setattr(EventClock, "_behind", lambda self, time: plain(self, time + self._event_time.as_spark))
+
+
+def a_watermark_told_before_all_are_final(patch):
+    plain = Coordinator._risen
+
+    def risen(self):
+        finals, self._finals = self._finals, {w: Final(-1, w) for w in self._workers()} | self._finals
+        try:
+            return plain(self)
+        finally:
+            self._finals = finals
+
+    patch.setattr(Coordinator, "_risen", risen)
+
+
+def a_final_worker_that_has_not_applied_all(patch):
+    patch.setattr(Progress, "reached", lambda self, _: self._marks is not None)
 
 
 BUGS = {
     repeats_taken_for_new_results: {"offsets", "once", "results", "reports"},
     a_milestone_before_the_timers_have_run: {"results"},
-    a_milestone_that_does_not_wait_for_bins_that_move: {"results"},
-    bins_that_wait_not_reported: {"results"},
+    a_milestone_that_does_not_wait_for_bins_that_move: {"results", "operator"},
+    bins_that_wait_not_reported: {"results", "operator"},
     a_milestone_that_is_reached_before_it_is_read: {"results"},
     the_oldest_milestone_given_up: {"results"},
     a_watermark_of_the_input_that_is_ahead: {"results"},
@@ -97,6 +117,8 @@ BUGS = {
     a_record_taken_for_a_window_that_has_closed: {"results", "windows"},
     a_milestone_between_two_whole_ms: {"results"},
     a_result_at_the_milestone_forgotten: {"results"},
+    a_watermark_told_before_all_are_final: {"results"},
+    a_final_worker_that_has_not_applied_all: {"results", "offsets", "restore", "reports"},
 }
 
 

@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -11,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from impls.closing import close_all, closed_on_error
 from impls.driver.driver import Driver
 from impls.driver.handle import RunQuery
+from impls.driver.milestones import rising
 from impls.errors import UsageError
 from impls.protocol.controller import Controller
 from impls.protocol.eventtime import EventClock
@@ -23,8 +25,7 @@ from impls.spark.realtime.room import Room
 from impls.spark.realtime.runner import RealTimeQuery, routers_counted, runner_of
 from impls.spark.realtime.settings import real_time_settings
 
-_TIMERS_S, _TIMERS_MOST_S = 1.0, 0.1  # of a second, so much has epochs that begin at once for timers
-_LINKED_MOST_S = 0.3  # the same behind another query: three epochs learn of a timer, that all was read, and run it
+_TIMERS_S, _TIMERS_MOST = 1.0, 4  # of each second, so many epochs begin at once for timers
 REAL_TIME_DROPS = 2_048  # entries that an old owner deletes in an epoch: 5 ms in which its records wait
 
 
@@ -33,8 +34,7 @@ class Haste:
 
     An epoch begins at once while something moves. It also does for a timer: where the watermark or the input has
     reached it, or where a milestone will let the watermark reach it once an epoch finds that all before it was read.
-    For timers that holds during 100 ms of each second only, and during 300 ms in a query that reads another one's
-    results: else a query with many timers would be busy with epochs.
+    Four epochs of each second begin so at most: else a query with many timers would be busy with epochs.
 
     Args:
         controller: the query's.
@@ -53,7 +53,7 @@ class Haste:
         milestones: Callable[[], Iterable[int | None]] = tuple,
     ):
         self._controller, self._timers, self._now, self._milestones = controller, timers, now, milestones
-        self._since = -_TIMERS_S
+        self._begun: deque[float] = deque(maxlen=_TIMERS_MOST)
 
     def begins(self) -> bool:
         """Returns whether the next epoch begins at once."""
@@ -66,10 +66,11 @@ class Haste:
         (waits, due), milestones = self._timers(), list(self._milestones())
         if not (waits or clock.reached(due) or clock.will_reach(due, milestones)):
             return False
-        passed = self._now() - self._since
-        if passed >= _TIMERS_S:
-            self._since, passed = self._now(), 0.0
-        return passed < (_LINKED_MOST_S if milestones else _TIMERS_MOST_S)
+        now = self._now()
+        if len(self._begun) == _TIMERS_MOST and now - self._begun[0] < _TIMERS_S:
+            return False
+        self._begun.append(now)
+        return True
 
 
 def run_real_time(
@@ -102,6 +103,8 @@ def run_real_time(
         executor = RealTimeExecutor(switchboard)
         driver = making(executor)
         controller = driver.controller
+        if controller.clock is not None:
+            executor.rise_by(rising(driver))
         most = max(slots, 1 + int(controller.routing.max()), 1 + int(controller.location.max()))
         room.begin(most)
         room.wanted = lambda: max(1 + int(controller.commanded.max()), driver.autoscaled_to)

@@ -105,6 +105,7 @@ def worker_maker(spec: QuerySpec) -> MakeWorker:
     """Returns what makes the worker of an S task."""
 
     def make(worker: int, batch: int, say: Callable[[Any], None]) -> Stepping:
+        spec.output.connect()  # else the first results wait for that, for a second
         return RealTimeWorker(spec, worker, batch=batch, say=say)
 
     return make

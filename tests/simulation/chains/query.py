@@ -1,5 +1,6 @@
 """The queries of a chain: all are in one process, so that the drivers die together and start together."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
@@ -26,10 +27,11 @@ class StageQuery(Query):
         super()._start()
         self._chain.started(self)
 
-    def read(self) -> dict[int, int]:
-        """Returns by partition the offset behind what was read, as it is noted."""
-        first = self.load.places.first
-        return {partition: first(partition, self._needed, at) for partition, at in enumerate(self._committed)}
+    def read(self, since: Mapping[int, int]) -> dict[int, int]:
+        """Returns by partition the offset behind what was read, as it is noted or applied since."""
+        first, noted = self.load.places.first, self._needed
+        known = noted | {part: at for part, at in since.items() if at > noted.get(part, -1)}
+        return {partition: first(partition, known, at) for partition, at in enumerate(self._committed)}
 
 
 class Chain:
@@ -70,7 +72,7 @@ class Chain:
         for own, query in zip(self._stages, self.queries, strict=True):
             found = [self._told(own.inputs.index(one), self.queries[one], query) for one in own.inputs]
             if found:
-                follow(found, query.driver, lambda _, query=query: _named(query.read()))  # type: ignore[misc]
+                follow(found, query.driver, lambda _, since, query=query: _named(query.read(since)))  # type: ignore[misc]
             self.milestones += found
 
     def _told(self, topic: int, first: StageQuery, then: StageQuery) -> Milestones:

@@ -15,10 +15,12 @@ from chaos.damage import flip
 from chaos.fibers import Killed
 from chaos.recipes import Recipes
 from chaos.violation import Violation, require
+from pyspark.errors import PySparkException
 
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
 from impls.driver.epochs import EpochRecord, StopNeeded
+from impls.driver.milestones import rising
 from impls.durability.files import Files
 from impls.errors import StateError
 from impls.protocol.coordinator import Coordinator
@@ -99,6 +101,7 @@ class Query:
             p.make_controller(), self._checkpoint, self, files=self.files, replay_epochs=p.replay_epochs,
             on_epoch=self._done,
         )  # fmt: skip
+        self._coordinator.rise = rising(self.driver) if p.timed else None
         self.driver.checkpoint = self._checkpoint  # type: ignore[attr-defined] # for check_journals
 
     def _done(self, record: EpochRecord) -> None:
@@ -276,6 +279,8 @@ class Query:
             expected = "No space" in str(error) or DAMAGE in str(error)
             require(expected, "task", f"worker {w} ends with {type(error).__name__}: {error}")
             self._dead(("worker", w))
+        except PySparkException as error:  # of a processor, for a row that it may not give any more
+            raise Violation("operator", str(error)) from error
         finally:
             self._troubles.task = None
 

@@ -58,6 +58,7 @@ def sender():
 
 
 def ran(of, times, waits=()):
+    of.hold(of.watermark, None)
     of.observe(times, waits)
 
 
@@ -116,7 +117,7 @@ class Reader:
 
     def __init__(self):
         self.controller = SimpleNamespace(clock=clock(linked=True))
-        self.before_plan, self.waiting, self.woken = [], [], []
+        self.before_plan, self.waiting, self.woken, self.last_epoch = [], [], [], 7
 
     def locked(self):
         return nullcontext(self.controller)
@@ -132,7 +133,7 @@ class Reader:
 
 def test_the_watermark_of_a_query_that_reads_two_follows_the_one_that_is_behind():
     first, second, reader, read = Milestones(), Milestones(), Reader(), {}
-    follow([first, second], reader, lambda epoch: read.get(epoch, {}))
+    follow([first, second], reader, lambda epoch, since: {**read.get(epoch, {}), **since})
     first.add(10, {P: 3})
     assert (reader.planned(1), reader.woken, [waiting() for waiting in reader.waiting]) == (None, [1], [10, None])
     read[1] = {P: 3}
@@ -143,3 +144,14 @@ def test_the_watermark_of_a_query_that_reads_two_follows_the_one_that_is_behind(
     second.add(30, {Q: 2})
     read[3] = {P: 3, Q: 2}
     assert (reader.planned(4), [waiting() for waiting in reader.waiting]) == (10, [None, None])
+
+
+def test_within_an_epoch_what_all_workers_have_applied_counts_as_read_and_the_watermark_is_left_to_the_plan():
+    milestones, reader = Milestones(), Reader()
+    follow([milestones], reader, lambda epoch, since: {P: 2 if epoch == 7 else 0, **since})
+    milestones.add(10, {P: 3})
+    assert reader.milestone({}) is None
+    assert reader.milestone({P: 3}) == 10
+    assert reader.controller.clock.watermark is None
+    assert reader.controller.clock.risen([(0, 500)], 10) == 10, "results come in no order of their times"
+    assert reader.planned(8) == 10, "what was read once is not read back"

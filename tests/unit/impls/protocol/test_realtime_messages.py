@@ -9,16 +9,18 @@ import pytest
 
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
-from impls.protocol.session import Closed, Due, Ended, Failed, Final, Hello, Marks, NewEpoch, Route, Routed
+from impls.protocol.session import Closed, Due, Ended, Failed, Final, Hello, Marks, NewEpoch, Route, Routed, Watermark
 
 ROUTING = np.array([0, 1, 1, 0], np.int32)
 MESSAGES = [
     Hello("router", 1, 2, "a1b2", 7, 4711),
     Routed(3, (5, 0), ((0, 17),)),
     Marks(3, ((0, 5), (1, 0)), settled=True),
-    Final(3, 1),
+    Final(3, 1, ((0, 500), (1, -7))),
+    Watermark(3, 500),
     Ended(3, 1, b"{}", b"", 17),
     Due(1),
+    Due(1, 500),
     Closed(1),
     Failed("worker", 0, "StateError", "no state"),
 ]

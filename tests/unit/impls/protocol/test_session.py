@@ -11,7 +11,7 @@ from impls.errors import StateError
 from impls.protocol.coordinator import Coordinator
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
-from impls.protocol.session import Closed, Ended, Failed, Final, Hello, Marks, NewEpoch, Route, Routed, Say
+from impls.protocol.session import Closed, Ended, Failed, Final, Hello, Marks, NewEpoch, Route, Routed, Say, Watermark
 
 ROUTERS, SLOTS = 2, 3
 
@@ -244,3 +244,49 @@ def test_the_first_failure_of_a_session_is_kept():
 def test_a_worker_ends_an_epoch_for_itself_alone():
     with pytest.raises(StateError, match="worker 0 ends the epoch 0 for worker 1"):
         begun().receive(worker(0), Ended(0, 1, b"{}", b""))
+
+
+class Rising:
+    """Notes what it is asked with, and answers with the highest time."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, times, read):
+        self.asked.append((sorted(times), read))
+        return max((at for _, at in times), default=None)
+
+
+def told(said):
+    return [say for say in said if isinstance(say.message, Watermark)]
+
+
+def final(coordinator, index, *times, run="a"):
+    return told(coordinator.receive(worker(index, run), Final(0, index, times)))
+
+
+def test_all_workers_are_told_the_watermark_when_the_last_of_them_is_final():
+    coordinator = begun()
+    coordinator.rise = rising = Rising()
+    coordinator.needed = {0: 40, 1: 30, 2: 20}
+    coordinator.receive(router(0), Routed(0, (1, 1, 1), ((0, 44),)))
+    said = coordinator.receive(router(1), Routed(0, (1, 1, 1), ((1, 25),)))
+    assert [say.message.rises for say in said] == [True, True]
+    assert final(coordinator, 0, (0, 7)) == []
+    assert final(coordinator, 1, (0, 5), (1, 9)) == [Say("worker", w, Watermark(0, 9)) for w in (0, 1)]
+    assert rising.asked == [([(0, 5), (0, 7), (1, 9)], {0: 44, 1: 30, 2: 20})], "what was read before is not unread"
+
+
+def test_in_a_session_that_follows_all_are_final_anew_before_the_watermark_is_told():
+    coordinator = begun()
+    coordinator.rise = Rising()
+    assert final(coordinator, 0, (0, 7)) == []
+    session(coordinator, "b")
+    assert final(coordinator, 1, (0, 5), run="b") == []
+    assert [say.message.watermark for say in final(coordinator, 0, run="b")] == [5, 5], "the first one's 7 is forgotten"
+
+
+def test_without_event_time_no_watermark_is_told():
+    coordinator = begun()
+    assert [mark.rises for mark in marks(coordinator, 0)] == [False, False]
+    assert [final(coordinator, index) for index in (0, 1)] == [[], []]

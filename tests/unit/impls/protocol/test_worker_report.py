@@ -16,7 +16,7 @@ FULL = Report(
     replication=Replication([[5, 8]], 60, 2),
     changelog=Written([1, 2], 300, 40), snapshot=Written([2], 500, 1), cache=CacheUse(6, 1),
     pipelines=Pipelines([[1, 2]], 3, [[2, "why"], [2, "back", 7]]),
-    event_time=EventTimes([[0, 12]], [5], 3, 4),
+    event_time=EventTimes([[0, 12]], [5], 3, 4, 9),
 )  # fmt: skip
 
 

@@ -14,7 +14,8 @@ from impls.protocol.coordinator import Coordinator
 from impls.protocol.eventtime import EventTime
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
-from impls.protocol.session import Due, Ended, Hello, Marks, NewEpoch
+from impls.protocol.report import Report
+from impls.protocol.session import Due, Ended, Final, Hello, Marks, NewEpoch, Watermark
 from impls.realtime.blobs import Blob
 from impls.realtime.worker import RealTimeWorker
 from impls.store.records import NUMBER, PRODUCER
@@ -62,18 +63,29 @@ class Running:
         spec = QuerySpec("q", 3, operator(), Unsent(), str(folder / "state"), files, repeats=True, linked=linked)
         self.worker = RealTimeWorker(spec, 0, batch=0, say=self.said.append)
 
-    def epoch(self, watermark=None):
-        """Runs one more epoch to its end, and returns the time of the earliest timer then."""
+    def begin(self, watermark=None, *, rises=False):
+        """Begins one more epoch, and returns what the worker has said."""
         self._epoch += 1
         plan = EpochPlan(np.array([0, 0, 1], np.int32))
         written = replace(WrittenPlan(self._epoch, 1, 2, plan), watermark=watermark)
         self.worker.hear(NewEpoch(EpochOrder(written, first=self._epoch == 0)))
-        self.worker.hear(Marks(self._epoch, tuple(self._numbers.items()), settled=True))
-        self.step()
-        ended = self.said.pop()
-        assert isinstance(ended, Ended)
+        return self.hear(Marks(self._epoch, tuple(self._numbers.items()), settled=True, rises=rises))
+
+    def hear(self, message):
+        """The worker hears a message; returns what it has said."""
+        self.worker.hear(message)
+        return self.step()
+
+    def rise(self, watermark):
+        """Tells the watermark of the epoch under way, and returns the worker's report."""
+        ended = self.hear(Watermark(self._epoch, watermark))[0]
+        return Report.from_json(ended.report)
+
+    def epoch(self, watermark=None):
+        """Runs one more epoch to its end, and returns the time of the earliest timer then."""
+        final, ended, *more = self.begin(watermark)
+        assert (type(final), type(ended), more) == (Final, Ended, [])
         assert ended.epoch == self._epoch
-        self.said.clear()
         return ended.due
 
     def records(self, partition, *times):
@@ -88,14 +100,15 @@ class Running:
             NUMBER: pa.array(range(number * 100, number * 100 + n), pa.int64()),
         }  # fmt: skip
         self.worker.take([Blob(partition, number, self._epoch, pa.table(columns))])
-        self.step()
+        return self.step()
+
+    def step(self):
+        """Lets the worker do what it can, and returns what it has said."""
+        while self.worker.step():
+            pass
         said = list(self.said)
         self.said.clear()
         return said
-
-    def step(self):
-        while self.worker.step():
-            pass
 
 
 @pytest.fixture
@@ -105,19 +118,60 @@ def running(tmp_path):
     made.worker.close()
 
 
-def test_the_driver_hears_once_of_each_partition_that_it_has_come_to_the_earliest_timer(running):
+def test_the_driver_hears_once_that_all_partitions_have_come_to_the_earliest_timer(running):
     assert running.epoch() is None
     assert running.records(0, 10, 20) == []
+    assert running.records(1, 10) == []
     assert running.epoch() == 110
     assert running.records(0, 110, 114) == []
-    assert running.records(0, 115) == [Due(0)]
-    assert running.records(0, 120) == []
+    assert running.records(0, 115) == [], "the watermark is that of the other partition"
     assert running.records(1, 10, 130) == [Due(0)]
-    assert running.epoch() == 110, "an epoch without a watermark runs no timer"
     assert running.records(0, 140) == []
-    assert running.records(1, 150) == []
-    assert running.epoch(115) == 120
-    assert running.records(0, 160) == [], "it was behind 120 before that was the next"
+    assert running.epoch() == 110, "an epoch without a watermark runs no timer"
+    assert running.records(1, 150) == [], "the driver knows"
+    final, ended, due = running.begin(115)
+    assert (final.times, ended.due, due) == (((1, 150),), 120, Due(0)), "the input is behind the next one, too"
+
+
+class Latest(Closing):
+    """Its watermark is that of the partition that is ahead."""
+
+    event_time = EventTime("at", disorder=DISORDER, of_all=True)
+
+
+def test_where_the_watermark_follows_the_partition_that_is_ahead_one_is_enough(tmp_path):
+    running = Running(tmp_path, Latest)
+    with closing(running.worker):
+        assert running.epoch() is None
+        assert running.records(0, 10) == []
+        assert running.records(1, 10) == []
+        assert running.epoch() == 110
+        assert running.records(0, 115) == [Due(0)]
+
+
+def test_timers_run_within_the_epoch_once_the_watermark_is_told(running):
+    assert running.epoch() is None
+    assert running.records(0, 10, 20, 230) == []
+    (final,) = running.begin(rises=True)
+    assert final.times == ((0, 230),)
+    assert running.records(0, 120) == [], "records of the epoch itself go on"
+    report = running.rise(112)
+    assert (report.event_time.fired, report.event_time.until, report.event_time.late) == (1, 112, 0)
+    assert running.records(0, 111, 112) == []
+    (final,) = running.begin(112, rises=True)
+    report = running.rise(112)
+    assert (report.event_time.late, report.event_time.until) == (1, None), "below the watermark, which is the plan's"
+
+
+def test_no_timer_runs_where_the_watermark_does_not_reach_one(running):
+    assert running.epoch() is None
+    assert running.records(0, 10) == []
+    assert len(running.begin(rises=True)) == 1
+    report = running.rise(109)
+    assert (report.event_time.fired, report.event_time.until) == (0, 109)
+    assert report.commits == 1, "that of the record"
+    assert len(running.begin(109, rises=True)) == 1
+    assert running.rise(None).event_time.until is None
 
 
 def test_a_timer_is_due_in_the_unit_of_the_event_time(tmp_path):
@@ -129,17 +183,17 @@ def test_a_timer_is_due_in_the_unit_of_the_event_time(tmp_path):
         assert running.records(0, 115) == [Due(0)]
 
 
-def test_behind_another_query_the_driver_hears_once_of_records_where_no_timer_was_set(tmp_path):
+def test_behind_another_query_the_driver_hears_once_of_a_timer_where_it_knows_of_none(tmp_path):
     running = Running(tmp_path, linked=True)
     with closing(running.worker):
         assert running.epoch() is None
-        assert running.records(0, 10) == [Due(0)]
+        assert running.records(0, 10) == [Due(0, 110)]
         assert running.records(0, 20) == []
         assert running.epoch() == 110
-        assert running.records(0, 30) == [], "the driver knows of the timer, and of milestones"
+        assert running.records(0, 300) == [], "the driver knows of the timer, and of milestones"
         assert running.epoch(400) is None, "all have run"
         assert running.epoch() is None
-        assert running.records(0, 300) == [Due(0)]
+        assert running.records(0, 500) == [Due(0, 600)]
 
 
 def test_a_coordinator_keeps_what_is_due_until_the_next_epoch():
@@ -158,5 +212,9 @@ def test_a_coordinator_keeps_what_is_due_until_the_next_epoch():
     coordinator.receive(worker, Ended(0, 0, b"{}", b"", 70))
     coordinator.receive(worker, Due(0))
     assert (coordinator.timers_wait, coordinator.due) == (True, 70)
+    coordinator.receive(worker, Due(0, 60))
+    assert coordinator.due == 60
     coordinator.begin(order(1))
     assert (coordinator.timers_wait, coordinator.due) == (False, None)
+    coordinator.receive(worker, Due(0, 80))
+    assert (coordinator.timers_wait, coordinator.due) == (False, 80)

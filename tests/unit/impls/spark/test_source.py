@@ -72,3 +72,4 @@ def test_an_epoch_has_read_to_what_is_needed_again(tmp_path):
     (tmp_path / "sources" / "0").mkdir(parents=True)
     (tmp_path / "sources" / "0" / "0").write_text('v1\n{"in":{"0":0,"1":0}}')
     assert read(3) == {("in", 0): 12, ("in", 1): 34}
+    assert read(3, {0: 15, 1: 20}) == {("in", 0): 15, ("in", 1): 34}, "workers have applied more since"
