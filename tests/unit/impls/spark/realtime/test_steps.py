@@ -3,7 +3,7 @@
 import os
 import queue
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Client
 from typing import Any
 
@@ -13,12 +13,14 @@ from router import encode
 from switchboards import DEADLINE_S, Running, heard
 
 from impls.errors import StateError
+from impls.operators import HashCount
 from impls.protocol.session import Closed, Failed, Hello, Marks
 from impls.realtime.blobs import Blob
 from impls.realtime.flow import Flow, Pace
 from impls.realtime.link import Switchboard
 from impls.spark.realtime.settings import Wiring
-from impls.spark.realtime.steps import own_step
+from impls.spark.realtime.steps import own_step, worker_maker
+from impls.worker.query import QuerySpec
 
 SCHEMA = pa.schema([("bin", pa.int32()), ("partition", pa.int32()), ("offset", pa.int64())])
 END = object()
@@ -179,3 +181,20 @@ def test_s_refuses_what_is_no_blob(board, wiring, send, worker_log):
     assert running.ended()
     assert isinstance(running.error, ValueError)
     assert heard(board).message.kind == "ValueError"
+
+
+@dataclass
+class Connected:
+    """A sink that notes when it is asked to connect."""
+
+    connected: list[bool] = field(default_factory=list)
+
+    def connect(self) -> None:
+        self.connected.append(True)
+
+
+def test_a_worker_is_connected_to_where_its_results_go_before_there_are_any(tmp_path):
+    sink = Connected()
+    worker = worker_maker(QuerySpec("q", 1, HashCount(), sink, str(tmp_path)))(0, 0, lambda _: None)  # type: ignore[arg-type]
+    worker.close()
+    assert sink.connected
