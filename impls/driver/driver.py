@@ -32,6 +32,7 @@ from impls.protocol.versions import Change, Version
 from impls.protocol.view import Observation
 
 _LOG = logging.getLogger(__package__)
+Milestone = Callable[[Mapping[int, int]], int | None]
 
 
 class Driver:
@@ -62,9 +63,7 @@ class Driver:
         self.ending = False
         self.prepare, self._prepared = prepare, False
         self.before_plan: list[Callable[[int], None]] = []  # called before an epoch gets its plan
-        self.milestone: Callable[[Mapping[int, int]], int | None] = lambda _: (
-            None
-        )  # behind which all was read, see `rise`
+        self.milestone: Milestone = lambda _: None  # of others' results, as far as was read: see `milestones.rising`
         self.waiting: list[Callable[[], int | None]] = []  # event times to come with results of others, None for none
         self.on_command: Callable[[], None] = lambda: None  # called when an epoch is wanted at once
         self.allowing: Callable[[int], AbstractContextManager[object]] = lambda _workers: nullcontext()  # see `Room`
@@ -274,7 +273,7 @@ class Driver:
             self._checkpoint.rebase(written.epoch, self.controller.to_json(), written.to_json())
 
     def _observe(self, written: WrittenPlan, reports: list[Report], epoch_ms: float, job_ms: float) -> list[Event]:
-        observation = observation_of(written.epoch, reports, epoch_ms, job_ms)
+        observation = observation_of(written, reports, epoch_ms, job_ms)
         self._checkpoint.observed.append(observation.to_json())
         with self.locked() as known:
             events = known.observe(observation)

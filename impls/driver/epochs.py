@@ -31,8 +31,10 @@ class StopNeeded(Exception):  # noqa: N818
         self.epoch, self.what = epoch, what
 
 
-def observation_of(epoch: int, reports: list[Report], epoch_ms: float, job_ms: float) -> Observation:
+def observation_of(written: WrittenPlan, reports: list[Report], epoch_ms: float, job_ms: float) -> Observation:
     """Merges the workers' reports of an epoch into what the controller needs to know."""
+    until = max((report.event_time.until for report in reports if report.event_time.until is not None), default=None)
+    waits = {bin_ for report in reports for bin_ in report.event_time.waits}
 
     def merged(pairs: list[tuple[list[int], list[int]]]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         ids = np.concatenate([np.asarray(pair[0], np.int32) for pair in pairs]) if pairs else np.empty(0, np.int32)
@@ -40,7 +42,7 @@ def observation_of(epoch: int, reports: list[Report], epoch_ms: float, job_ms: f
         return ids, values
 
     return Observation(
-        epoch=epoch,
+        epoch=written.epoch,
         pulled=tuple(bin_ for report in reports for bin_ in report.moves.bins),
         entries=tuple(n for report in reports for n in report.moves.entries),
         replicas=tuple((bin_, report.worker, at) for report in reports for bin_, at in report.replication.replicas),
@@ -51,8 +53,8 @@ def observation_of(epoch: int, reports: list[Report], epoch_ms: float, job_ms: f
         job_ms=round(job_ms, 3),
         pull_ms=round(max((report.ms.get("pull", 0.0) for report in reports), default=0.0), 3),
         times=tuple((partition, time) for report in reports for partition, time in report.event_time.times),
-        until=_until(reports),
-        waits=tuple(sorted(bin_ for report in reports for bin_ in report.event_time.waits)),
+        until=until,
+        waits=tuple(sorted(waits | _behind(until, written, reports))),
         homes=tuple((report.worker, report.host) for report in reports if report.host),
         turned=tuple((bin_, shape) for report in reports for bin_, shape in report.pipelines.turned),
         tried=sum(report.pipelines.tried for report in reports),
@@ -60,10 +62,10 @@ def observation_of(epoch: int, reports: list[Report], epoch_ms: float, job_ms: f
     )
 
 
-def _until(reports: list[Report]) -> int | None:
-    """Returns up to where all workers have run timers, None for the watermark of the plan."""
-    known = [report.event_time.until for report in reports]
-    return None if None in known else min((until for until in known if until is not None), default=None)
+def _behind(until: int | None, written: WrittenPlan, reports: list[Report]) -> set[int]:
+    """Returns the bins of workers that have run timers less far than others, as their session was told less."""
+    behind = [report.worker for report in reports if report.event_time.until != until]
+    return set(np.flatnonzero(np.isin(written.plan.routing, behind)).tolist())
 
 
 def order_of(

@@ -155,7 +155,7 @@ class EventClock:
 
     def _behind(self, milestone: int) -> int:
         """Returns what another query's milestone lets the watermark rise to."""
-        return milestone - self._event_time.as_spark - self._event_time.disorder
+        return self._whole(milestone - self._event_time.as_spark - self._event_time.disorder)
 
     def reached(self, time: int | None) -> bool:
         """Returns whether the watermark has come to a time with the epoch observed last; never to None."""
@@ -181,7 +181,7 @@ class EventClock:
             milestone: an event time below which all of another query's results are among them, None for none.
         """
         known = [self.watermark, self._allowed(self._with(times))]
-        known += [] if milestone is None else [self._whole(self._behind(milestone))]
+        known += [] if milestone is None else [self._behind(milestone)]
         return max((one for one in known if one is not None), default=None)
 
     def observe(self, times: Iterable[tuple[int, int]], waits: Sequence[int], until: int | None = None) -> None:
@@ -189,7 +189,7 @@ class EventClock:
 
         Args:
             times: (partition, highest event time) of the records that arrived.
-            waits: bins whose timers did not run because their state was not where they are routed, or was held.
+            waits: bins whose timers did not run so far, see `impls.protocol.view.Observation`.
             until: up to where those of the others did, None for the watermark of the plan.
         """
         now, planned = self._held
@@ -224,8 +224,7 @@ class EventClock:
         return time - (time % 1000 if self._event_time.as_spark else 0)
 
     def _rise(self, time: int) -> None:
-        now = self._whole(time)
-        self.watermark = now if self.watermark is None else max(now, self.watermark)
+        self.watermark = time if self.watermark is None else max(time, self.watermark)
 
     def forget(self, is_gone: Callable[[int], bool]) -> None:
         """Waits no longer for input partitions that are gone, as those of a topic that was made anew."""

@@ -8,7 +8,8 @@ routing: then its bins that moved away are *final*, their new owners pull them, 
 With event time a worker that is final also says how far its records have come. When all are, every record that was sent
 before a router switched is applied, so the driver tells them the watermark that follows, and they run the timers up to
 it before they end the epoch. No durable plan has it: a worker that has run timers has seen all of their records,
-whatever comes later, and a session that follows may tell the others a lower one.
+whatever comes later, and keeps the watermark with its state. A session that follows in the same epoch may tell the
+others a lower one: then their bins wait for the next epoch, as those do that are on their way.
 
 Behind the epoch every record that a router sent before it switched is applied, or queued for good: nobody needs it
 again when the batch comes once more.

@@ -121,7 +121,8 @@ class Observation:
         epoch_ms, job_ms, pull_ms: times of the epoch, its Spark job and the longest pull of a worker.
         replicas: (bin, worker, epoch that the worker's replica of the bin shows now).
         times: (partition, highest event time that arrived), of operators with event time; as the one that follows.
-        waits: bins whose timers did not run, because their state was not where they are routed, or was held.
+        waits: bins whose timers did not run as far as those of others, because their state was not where they are
+            routed, or was held, or their worker was told of a lower watermark.
         until: up to where the timers of the others ran, None for the watermark of the plan.
         homes: on a cluster (worker, host that it ran on).
         turned: (bin, shape that its state has now), see `impls.protocol.versions`; as the two that follow.

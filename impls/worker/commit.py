@@ -84,8 +84,9 @@ def run_commit(env: Environment, task: Task, given: CommitInput, so_far: Report,
                 after = count_times(state).next_epoch(task.epoch)
                 record = env.commit(txn, frame, work.results, after, report=whole.to_json())
             else:
-                begun = task.epoch if given.in_epoch else state.begun
-                after = keep_report(replace(state, commits=state.commits + 1, begun=begun), so_far, report)
+                if given.in_epoch:
+                    state = replace(state, begun=task.epoch, risen=task.risen)
+                after = keep_report(replace(state, commits=state.commits + 1), so_far, report)
                 record = env.commit(txn, frame, work.results, after)
     except BaseException:
         txn.abort()

@@ -33,6 +33,7 @@ class WorkerState:
         times, ahead: [partition, highest event time] of the batch's records that count in the report of the epoch under
             way, and in that of the next one, see `impls.worker.reports`.
         counted: those that have counted in the report of the last epoch ended.
+        risen: the watermark, where it has risen within the epoch under way.
     """
 
     epoch: int
@@ -48,6 +49,7 @@ class WorkerState:
     times: list[list[int]] = field(default_factory=list)
     ahead: list[list[int]] = field(default_factory=list)
     counted: list[list[int]] = field(default_factory=list)
+    risen: int | None = None
 
     @property
     def number(self) -> int:
@@ -66,12 +68,12 @@ class WorkerState:
         first = max(self.number + 1, epoch + 1 << _COMMITS_BITS)  # an epoch may have more commits than 2^14
         return replace(
             self, epoch=epoch + 1, commits=0, begun=epoch, before=self.first_of(self.epoch), first=first, report="",
-            records=0, results=0,
+            records=0, results=0, risen=None,
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON-ready dictionary without what is empty."""
-        return {name: value for name in self.__slots__ if (value := getattr(self, name)) not in ("", -1, [])}
+        return {name: value for name in self.__slots__ if (value := getattr(self, name)) not in ("", -1, [], None)}
 
 
 def read_state(txn: lmdb.Transaction) -> WorkerState | None:

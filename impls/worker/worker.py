@@ -107,7 +107,9 @@ class Worker:
             held.report.ms["open"] = (time.perf_counter() - start) * 1e3
         self.in_epoch, self._rises = True, False
         self._find_end()
-        done = (held.report if self._ended is None else self._ended[0]).moves.bins
+        so_far = held.report if self._ended is None else self._ended[0]
+        risen = held.env.state.risen if self._ended is None else so_far.event_time.until
+        held.task, done = replace(held.now, risen=risen), so_far.moves.bins
         self.pulls = Pulls(order, self._number, done)
 
     @property

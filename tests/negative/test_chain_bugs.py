@@ -2,6 +2,7 @@
 
 import sys
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from impls.protocol.session import Final
 from impls.realtime.marks import Progress
 from impls.store.numbers import Numbers
 from impls.worker import commit
+from impls.worker.worker import Worker
 
 SEEDS = 200
 
@@ -105,6 +107,18 @@ def a_final_worker_that_has_not_applied_all(patch):
     patch.setattr(Progress, "reached", lambda self, _: self._marks is not None)
 
 
+def a_watermark_forgotten_with_its_session(patch):
+    plain = Worker._find_end
+
+    def find_end(self):
+        plain(self)
+        if self._ended is not None:
+            report, cells = self._ended
+            self._ended = replace(report, event_time=replace(report.event_time, until=None)), cells
+
+    patch.setattr(Worker, "_find_end", find_end)
+
+
 BUGS = {
     repeats_taken_for_new_results: {"offsets", "once", "results", "reports"},
     a_milestone_before_the_timers_have_run: {"results"},
@@ -118,6 +132,7 @@ BUGS = {
     a_milestone_between_two_whole_ms: {"results"},
     a_result_at_the_milestone_forgotten: {"results"},
     a_watermark_told_before_all_are_final: {"results"},
+    a_watermark_forgotten_with_its_session: {"windows"},
     a_final_worker_that_has_not_applied_all: {"results", "offsets", "restore", "reports"},
 }
 
@@ -125,6 +140,7 @@ BUGS = {
 SHAPES = {
     a_record_taken_for_a_window_that_has_closed: "windows",
     a_milestone_between_two_whole_ms: "windows",
+    a_watermark_forgotten_with_its_session: "windows",
     a_result_at_the_milestone_forgotten: "each",
 }
 

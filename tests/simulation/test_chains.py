@@ -19,6 +19,15 @@ def test_nothing_goes_wrong_in_a_chain_under_faults(seed):
     assert outcome.violation is None, outcome.sentence
 
 
+@pytest.mark.parametrize(
+    ("seed", "shape"), [(42, "windows"), (44, "windows"), (53, "windows"), (406, "windows"), (47, "processor")]
+)
+def test_a_window_has_one_row_where_records_are_late_and_sessions_end_within_an_epoch(seed, shape):
+    """In each of these a worker forgot up to where it had run timers, and took a late record."""
+    outcome = simulate(draw(seed, shape=shape))
+    assert outcome.violation is None, outcome.sentence
+
+
 @pytest.mark.lengthy
 def test_two_runs_of_a_chain_give_one_digest():
     assert_one_digest(lambda number: simulate(draw(number)), 5)
