@@ -1,7 +1,8 @@
 """How far a query has read its Kafka source, and how far the source goes: what came, and what waits."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -78,16 +79,28 @@ def _left(deadline: float) -> float:
     return max(deadline - time.monotonic(), 0.001)
 
 
+class Consumed(Protocol):
+    """Tells how far a query has read its source."""
+
+    def __call__(self, epoch: int, since: Mapping[int, int] | None = None) -> PartitionOffsets:
+        """Returns the offsets behind what an epoch and all before it have read, {} where nobody knows yet.
+
+        Args:
+            epoch: the epoch.
+            since: in real time, by partition of the input, later offsets behind what workers have applied since.
+        """
+
+
 class Arrivals:
     """look() asks the broker, consumed() what Spark has noted.
 
     Args:
         settings: librdkafka's for the source's broker.
-        consumed: returns the offsets behind what an epoch and all before it have read.
+        consumed: tells how far the source was read.
         behind: epochs that have to end behind one until that is known.
     """
 
-    def __init__(self, settings: Mapping[str, str], consumed: Callable[[int], PartitionOffsets], *, behind: int = 0):
+    def __init__(self, settings: Mapping[str, str], consumed: Consumed, *, behind: int = 0):
         self.consumed, self.behind = consumed, behind
         self._settings = dict(settings)
         self._client: Consumer | None = None

@@ -36,7 +36,10 @@ class Source(Protocol):
         behind: epochs that have to end behind one until `consumed` knows of it.
     """
 
-    consumed: Callable[[int], PartitionOffsets]
+    @property
+    def consumed(self) -> Callable[[int], PartitionOffsets]:
+        """See above."""
+
     behind: int
 
     def look(self, places: Any) -> Look:

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from impls.autoscale.intervals import PartitionOffsets
+from impls.driver.arrivals import Consumed
 from impls.driver.driver import Driver
 from impls.driver.epochs import EpochRecord
 from impls.errors import StateError
@@ -93,14 +94,13 @@ def adding(
     return add
 
 
-def follow(milestones: Sequence[Milestones], driver: Driver, read: Callable[..., PartitionOffsets]) -> None:
+def follow(milestones: Sequence[Milestones], driver: Driver, read: Consumed) -> None:
     """Lets the watermark of a driver's query follow the queries whose results are its input: the one that is behind.
 
     Args:
         milestones: of the queries that send.
         driver: of the query that reads.
-        read: returns the offsets behind what an epoch and all before it have read; given also those, by partition of
-            the input, of what all workers have applied since.
+        read: tells how far the query has read.
     """
 
     def reached(epoch: int, since: Mapping[int, int]) -> int | None:

@@ -196,20 +196,16 @@ class RealTimeWorker:
             return
         for partition, time_ in highest([*state.times, *state.ahead]):
             self._furthest[partition] = max(self._furthest.get(partition, NO_TIME), time_)
-        if self._spec.linked:
-            at = None if self._told or self._due is not None else self.worker.earliest_timer()
-            self._tell(Due(self._number, at), at is not None)
-        else:
-            self._tell(Due(self._number), self._has_come(event_time))
-
-    def _tell(self, message: Due, when: bool) -> None:
-        if when and not self._told:
+        if self._told:
+            return
+        at = self.worker.earliest_timer() if self._spec.linked and self._due is None else None
+        if at is not None or self._has_come(event_time):
             self._told = True
-            self._say(message)
+            self._say(Due(self._number, at))
 
     def _has_come(self, event_time: EventTime) -> bool:
         """Returns whether the input is where the watermark may reach the earliest timer, as far as is known here."""
-        if self._due is None or not self._furthest:
+        if self._due is None or self._spec.linked or not self._furthest:
             return False
         until = (max if event_time.of_all else min)(self._furthest.values())
         return until >= self._due + event_time.disorder

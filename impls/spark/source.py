@@ -17,6 +17,7 @@ from pyspark.sql.types import StructField, StructType
 
 from impls.autoscale.intervals import PartitionOffsets
 from impls.controltopic.commands import Offsets
+from impls.driver.arrivals import Consumed
 from impls.driver.journal import replace_bytes
 from impls.operators.base import quoted
 from impls.protocol.eventtime import MAX_TIME, NO_TIME
@@ -231,11 +232,10 @@ def read_partitions(location: Path) -> set[int]:
         return set()
 
 
-def read_until(location: str, topics: Topics, *, real_time: bool) -> Callable[..., PartitionOffsets]:
-    """Returns what reads, in Spark's checkpoint, the offsets behind what an epoch and all before it have read.
+def read_until(location: str, topics: Topics, *, real_time: bool) -> Consumed:
+    """Returns what reads in Spark's checkpoint how far a query has read.
 
-    In real time they are those behind an epoch when the next one has ended, and further ones may be given by partition
-    of the input. Nothing while Spark has noted none.
+    In real time they are the offsets behind an epoch when the next one has ended. Nothing while Spark has noted none.
     """
     place = Path(location)
 

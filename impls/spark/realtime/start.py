@@ -34,7 +34,7 @@ class Haste:
 
     An epoch begins at once while something moves. It also does for a timer: where the watermark or the input has
     reached it, or where a milestone will let the watermark reach it once an epoch finds that all before it was read.
-    Four epochs of each second begin so at most: else a query with many timers would be busy with epochs.
+    At most four epochs of a second begin so: else a query with many timers would be busy with epochs.
 
     Args:
         controller: the query's.
