@@ -194,7 +194,7 @@ def _handle(
         source = partial(read.arrivals, real_time=real_time)
         if driver.prepare.follow is not None and (arrivals := source()) is not None:
             _check_followed(read, driver, real_time=real_time)
-            driver.prepare.follow(driver, arrivals.consumed)
+            driver.prepare.follow(driver, arrivals.consumed, read.told_apart.input_partitions)
         run = read.noting(run, opened.own, real_time=real_time, fsync=opened.fsync)
         return StreamHandle(run, changes, opened, source=source, end=end, listen=hear, **more)
 

@@ -199,7 +199,7 @@ def _following(
     return Preparation(follow=partial(follow, [_told_by(driver, between[one]) for one, driver in senders.items()]))
 
 
-def _refuse_mixed(driver: Driver, _read: object) -> None:
+def _refuse_mixed(driver: Driver, *_: object) -> None:
     if driver.controller.clock is not None:
         raise UsageError(
             "A stage with event time reads an input of the chain beside another stage, whose watermark is not that of "

@@ -1,5 +1,6 @@
 """The packer of the JVM, fed as its model is."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +48,10 @@ class Packer:
 
     def switch(self, route: Route) -> Routed:
         return from_json(self.packer.route(route.epoch, array_of(self.spark, "int", route.routing.tolist())).encode())
+
+    def await_until(self, until: dict[int, int], most_ms: int) -> None:
+        mapper = self.spark._jvm.com.fasterxml.jackson.databind.ObjectMapper()
+        self.packer.awaitUntil(mapper.readTree(json.dumps(list(until.items()))), most_ms)
 
     def pack(self, places: Sequence[int], room: Sequence[int] = PLENTY, times: tuple[int, int] = (-1, -1)) -> Any:
         """(records taken, room left, blobs) of the rows at these places."""

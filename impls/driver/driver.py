@@ -24,6 +24,7 @@ from impls.faults import fault
 from impls.protocol.arrays import check_goal
 from impls.protocol.changing import Changing
 from impls.protocol.controller import Controller
+from impls.protocol.coordinator import Awaited
 from impls.protocol.events import Command, Event, new_id
 from impls.protocol.order import EpochOrder, Executor
 from impls.protocol.plan import WrittenPlan
@@ -64,6 +65,7 @@ class Driver:
         self.prepare, self._prepared = prepare, False
         self.before_plan: list[Callable[[int], None]] = []  # called before an epoch gets its plan
         self.milestone: Milestone = lambda _: None  # of others' results, as far as was read: see `milestones.rising`
+        self.awaited: Awaited = lambda _: {}  # what timers wait for, see `milestones.follow`
         self.waiting: list[Callable[[], int | None]] = []  # event times to come with results of others, None for none
         self.on_command: Callable[[], None] = lambda: None  # called when an epoch is wanted at once
         self.allowing: Callable[[int], AbstractContextManager[object]] = lambda _workers: nullcontext()  # see `Room`

@@ -10,14 +10,14 @@ the first one starts again, it gives a milestone anew.
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from impls.autoscale.intervals import PartitionOffsets
 from impls.driver.arrivals import Consumed
 from impls.driver.driver import Driver
 from impls.driver.epochs import EpochRecord
 from impls.errors import StateError
-from impls.protocol.coordinator import Rise
+from impls.protocol.coordinator import Awaited, Rise
 from impls.protocol.eventtime import EventClock
 
 _MILESTONES_MOST = 1024  # that wait; every second one is given up then
@@ -61,8 +61,16 @@ class Milestones:
     @property
     def waiting(self) -> int | None:
         """The event time of the last milestone before which results are still to be read, None for none."""
+        return None if (last := self._last()) is None else last[0]
+
+    @property
+    def ends(self) -> PartitionOffsets:
+        """The offsets of that milestone, {} for none."""
+        return {} if (last := self._last()) is None else last[1]
+
+    def _last(self) -> tuple[int, PartitionOffsets] | None:
         with self._lock:
-            return self._milestones[-1][0] if self._milestones else None
+            return self._milestones[-1] if self._milestones else None
 
 
 def adding(
@@ -94,13 +102,19 @@ def adding(
     return add
 
 
-def follow(milestones: Sequence[Milestones], driver: Driver, read: Consumed) -> None:
+def follow(
+    milestones: Sequence[Milestones],
+    driver: Driver,
+    read: Consumed,
+    input_partitions: Callable[[str, int], Iterable[int]],
+) -> None:
     """Lets the watermark of a driver's query follow the queries whose results are its input: the one that is behind.
 
     Args:
         milestones: of the queries that send.
         driver: of the query that reads.
         read: tells how far the query has read.
+        input_partitions: returns the partitions of the input that are a topic's partition.
     """
 
     def reached(epoch: int, since: Mapping[int, int]) -> int | None:
@@ -114,11 +128,24 @@ def follow(milestones: Sequence[Milestones], driver: Driver, read: Consumed) -> 
             with driver.locked():
                 clock.reach(time)
 
+    def awaited(due: int | None) -> dict[int, int]:
+        clock = driver.controller.clock
+        if clock is None or not clock.will_reach(due, [one.waiting for one in milestones]):
+            return {}
+        ends = [place for one in milestones for place in one.ends.items()]
+        return {number: at for (topic, part), at in ends for number in input_partitions(topic, part)}
+
     driver.before_plan.append(look)
+    driver.awaited = awaited
     driver.milestone = lambda since: reached(driver.last_epoch, since)
     for one in milestones:
         driver.waiting.append(lambda one=one: one.waiting)  # type: ignore[misc]
         one.wake = driver.on_command
+
+
+def awaiting(driver: Driver) -> Awaited:
+    """Returns what says for which results the timers of a driver's query wait, also when it follows none yet."""
+    return lambda due: driver.awaited(due)  # noqa: PLW0108 - `follow` sets it later
 
 
 def rising(driver: Driver) -> Rise:

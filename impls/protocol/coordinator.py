@@ -27,6 +27,8 @@ from impls.protocol.session import (
 Rise = Callable[[Sequence[tuple[int, int]], Mapping[int, int]], int | None]
 """Takes event times, as in `Final`, and by partition of the input the offset behind the last record that all have
 applied; returns the watermark."""
+Awaited = Callable[[int | None], Mapping[int, int]]
+"""Takes the time of the earliest timer; returns up to which offset it waits for records, by partition of the input."""
 
 
 class Coordinator:
@@ -43,10 +45,12 @@ class Coordinator:
         needed: by partition of the input, the first offset of which a batch that comes again has to bring the record.
         timers_wait: a worker has said since the epoch began that the input has come to its earliest timer.
         rise: lets the watermark rise within an epoch, None for an operator without event time.
+        awaited: says for which records routers wait before they switch in an epoch that keeps the routing.
     """
 
     def __init__(self) -> None:
         self.rise: Rise | None = None
+        self.awaited: Awaited = lambda _: {}
         self.hello: dict[tuple[Role, int], Hello] = {}
         self.unclosed: list[Hello] = []
         self._known: set[tuple[Role, int]] = set()  # tasks that have joined this session, also those that have left it
@@ -58,6 +62,7 @@ class Coordinator:
         self._session = ("", -1)
         self._ended_runs: set[str] = set()
         self._begun = False  # this session knows the epoch
+        self._awaited: Mapping[int, int] = {}  # when the epoch began
         self._settled = False  # the session's workers have ended an epoch of the same routing
         self._route: Route | None = None  # what the routers of this session have been told last
         self._switched: dict[int, Routed] = {}
@@ -93,6 +98,7 @@ class Coordinator:
     def begin(self, order: EpochOrder) -> list[Say]:
         """Begins an epoch; one that has begun goes on, also in a session that has joined since and knows it already."""
         if self._order is None or order.written.epoch != self._order.written.epoch:
+            self._awaited = self.awaited(self.due)
             self.ended, self._begun, self.timers_wait, self._set = {}, False, False, []
         self._order = order
         return self._tell()
@@ -181,10 +187,9 @@ class Coordinator:
             return []
         self._begun, self._switched, self._finals = True, {}, {}
         said = [Say("worker", worker, NewEpoch(order)) for worker in self._workers()]
-        plan = order.written.plan
-        route = Route(order.written.epoch, plan.routing)  # standbys are kept up from the changelog
-        self._settled = self._route is not None and np.array_equal(self._route.routing, route.routing)
-        self._route = route
+        routing = order.written.plan.routing  # standbys are kept up from the changelog
+        self._settled = self._route is not None and np.array_equal(self._route.routing, routing)
+        self._route = route = Route(order.written.epoch, routing, tuple(self._awaited.items()) if self._settled else ())
         return [*said, *(Say("router", index, route) for index in self._routers())]
 
     def _routers(self) -> Iterable[int]:

@@ -63,10 +63,13 @@ class Route:
     Attributes:
         epoch: the epoch whose routing it is.
         routing: worker of each bin, shape (bins,).
+        until: (partition of the input, offset) up to which F waits to have routed, a limited time, where it has routed
+            records of the partition: what timers of the epoch wait for.
     """
 
     epoch: int
     routing: NDArray[np.int32]
+    until: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)

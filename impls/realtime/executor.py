@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from impls.errors import StateError
-from impls.protocol.coordinator import Coordinator, Rise
+from impls.protocol.coordinator import Awaited, Coordinator, Rise
 from impls.protocol.order import Answers, EpochOrder
 from impls.protocol.report import Report
 from impls.protocol.session import Closed, Due, Hello, Say
@@ -48,9 +48,9 @@ class RealTimeExecutor:
         self._switchboard, self.check = switchboard, check
         self._coordinator, self._until = Coordinator(), 0.0
 
-    def rise_by(self, rise: Rise) -> None:
+    def rise_by(self, rise: Rise, awaited: Awaited) -> None:
         """Lets the watermark rise within epochs, see `impls.protocol.coordinator.Coordinator`."""
-        self._coordinator.rise = rise
+        self._coordinator.rise, self._coordinator.awaited = rise, awaited
 
     @property
     def pids(self) -> list[int]:

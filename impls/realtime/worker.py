@@ -150,7 +150,7 @@ class RealTimeWorker:
             self._breakdown = Breakdown()
         answer = self.worker.end()
         self._say(Ended(self._epoch, self._number, answer.report.to_json(), answer.cells, answer.due))
-        if answer.due != self._due:
+        if answer.due != self._due or answer.due is None:  # one that it has told of may have run since
             self._due, self._told = answer.due, False
             self._look_for_timers()
 

@@ -178,3 +178,18 @@ def test_what_a_switch_counts_is_what_was_routed_before_it_while_another_thread_
     for answer in answers:
         assert all(blob.epoch < answer.epoch for slot, blob in got if blob.number <= answer.sent[slot])
         assert all(blob.epoch >= answer.epoch for slot, blob in got if blob.number > answer.sent[slot])
+
+
+def test_a_switch_waits_for_records_of_the_partitions_that_were_packed_and_for_a_limited_time(made):
+    packer, until = made(), {0: 1, 1: 2, 77: 9}
+    packer.switch(Route(0, np.zeros(BINS, np.int32)))
+    packer.await_until(until, 3_600_000)  # nothing of them was packed
+    packer.pack([0, 1])  # (0, 0) and (1, 0): partition and offset
+    awaiting = threading.Thread(target=packer.await_until, args=(until, 3_600_000))
+    awaiting.start()
+    packer.pack([6])  # (0, 1)
+    assert awaiting.is_alive()
+    packer.pack([7])  # (1, 1)
+    awaiting.join(DEADLINE_S)
+    assert not awaiting.is_alive()
+    packer.await_until({0: 99}, 1)

@@ -12,7 +12,9 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.concurrent.TimeUnit;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import org.apache.arrow.vector.VectorUnloader;
 import org.apache.arrow.vector.ipc.WriteChannel;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
@@ -50,6 +52,25 @@ public class Packer {
         StructType columns = (StructType) DataType.fromJson(schema);
         this.writer = ArrowWriter.create(columns, "UTC", false, false);
         this.rowColumn = Arrays.asList(columns.fieldNames()).indexOf(Wire.ROW);
+    }
+
+    /** Waits, for a limited time, until all is packed up to [partition, offset] of those partitions that are packed here. */
+    public synchronized void awaitUntil(JsonNode until, long mostMs) throws InterruptedException {
+        long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(mostMs);
+        while (isBefore(until) && System.nanoTime() < end) {
+            TimeUnit.NANOSECONDS.timedWait(this, end - System.nanoTime());
+        }
+    }
+
+    private boolean isBefore(JsonNode until) {
+        for (int place = 0; place < until.size(); place++) {
+            JsonNode one = (JsonNode) until.get(place);
+            long[] last = (long[]) newest.get(Long.valueOf(((JsonNode) one.get(0)).asLong()));
+            if (last != null && last[0] + 1L < ((JsonNode) one.get(1)).asLong()) {
+                return true;
+            }
+        }
+        return false;
     }
 
     /** Routes by an epoch's routing from the next blob on, and returns the marks: the message Routed, as JSON. */
@@ -110,6 +131,7 @@ public class Packer {
             sent[slot] = sent[slot] + 1;
             out.add(new AbstractMap.SimpleEntry(Integer.valueOf(slot), blob(slot, cameUs, packedUs)));
         }
+        notifyAll();  // who awaits
         return taken;
     }
 

@@ -24,12 +24,14 @@ import org.apache.spark.util.TaskCompletionListener;
  * each worker has been sent; it may end when it has them.
  *
  * Three threads: one reads records, as their source cannot be asked to wait for a limited time only; one hears the
- * driver, and switches at once, also while no record comes or no worker has room; the task's own packs.
+ * driver, and switches at once, also while no record comes or no worker has room, unless it is told for which records
+ * to wait; the task's own packs.
  */
 public class Router implements MapPartitionsFunction {
     private static final long serialVersionUID = 1L;
     private static final int PACKED_RECORDS_MAX = 4096;
     private static final long ROUTING_DEADLINE_S = 60L;
+    private static final long SWITCH_WAIT_MS = 100L;
     private static final long FULL_MS = 2L;  // between two looks whether a worker has room again
 
     private final String address;
@@ -134,6 +136,7 @@ public class Router implements MapPartitionsFunction {
                     for (int bin = 0; bin < routing.length; bin++) {
                         routing[bin] = ((JsonNode) workers.get(bin)).asInt();
                     }
+                    packer.awaitUntil((JsonNode) route.get("until"), SWITCH_WAIT_MS);
                     link.say(packer.route(((JsonNode) route.get("epoch")).asLong(), routing));
                     switched.countDown();
                 }

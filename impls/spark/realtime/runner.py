@@ -94,7 +94,7 @@ def _worker_query(frame: DataFrame, make: MakeWorker, wiring: Wiring, batch: str
 
 _SIGNALS = (QueryEnded, StopNeeded, InvalidPlanError, UsageError, StateError)
 _FAILURES_MAX = 5
-_QUIET_S = 0.2  # between epochs
+QUIET_S = 0.2  # between epochs
 _BUSY_S = 0.001  # the same while a migration runs
 _LOOK_S = 0.01  # a command that comes between epochs waits no longer
 _SESSION_DEADLINE_S = 120.0
@@ -152,6 +152,7 @@ def runner_of(
     slots: int,
     next_epoch: Callable[[], int],
     busy: Callable[[], bool],
+    quiet_s: Callable[[], float] = lambda: QUIET_S,
     resized: Callable[[int], None] = lambda _slots: None,
 ) -> RunQuery:
     """Returns a function that runs a query from start to end, see `impls.driver.handle.RunQuery`.
@@ -162,9 +163,10 @@ def runner_of(
         slots: most workers at first; a plan that has more starts the query again.
         next_epoch: returns the number of the epoch to run.
         busy: returns whether there is more to do than to look around, so that the next epoch begins at once.
+        quiet_s: returns for how many seconds no epoch begins behind the last one where there is nothing to do.
         resized: called with the number of slots when a plan had more workers.
     """
-    return _Runner(query, executor, slots, next_epoch, busy=busy, resized=resized).run
+    return _Runner(query, executor, slots, next_epoch, busy=busy, quiet_s=quiet_s, resized=resized).run
 
 
 class _Runner:
@@ -176,10 +178,11 @@ class _Runner:
         next_epoch: Callable[[], int],
         *,
         busy: Callable[[], bool],
+        quiet_s: Callable[[], float],
         resized: Callable[[int], None],
     ):
         self._query, self._executor, self._slots = query, executor, slots
-        self._next_epoch, self._busy, self._resized = next_epoch, busy, resized
+        self._next_epoch, self._busy, self._quiet_s, self._resized = next_epoch, busy, quiet_s, resized
         self._input = InputLog(query.location, query.topics)
         self._running: StreamingQuery | None = None
         executor.check = self._check
@@ -230,12 +233,14 @@ class _Runner:
 
     def _pause(self) -> None:
         """Waits until the next epoch, and takes in what tasks say."""
-        end = time.monotonic() + _QUIET_S
-        while time.monotonic() < end:
+        begun = time.monotonic()
+        while time.monotonic() < begun + self._quiet_s():
             if self._busy():
                 time.sleep(_BUSY_S)
                 return
             self._executor.take(_LOOK_S)
+            if not self._executor.complete:  # a task may have died
+                self._check()
 
     def _check(self) -> None:
         """Raises SessionLost when the query has ended, with the words of a task if one has said that it failed."""

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from impls.closing import close_all, closed_on_error
 from impls.driver.driver import Driver
 from impls.driver.handle import RunQuery
-from impls.driver.milestones import rising
+from impls.driver.milestones import awaiting, rising
 from impls.errors import UsageError
 from impls.protocol.controller import Controller
 from impls.protocol.eventtime import EventClock
@@ -22,19 +22,23 @@ from impls.realtime.link import Switchboard
 from impls.spark.identity import Identified, clock_in, streaming_sources
 from impls.spark.master import is_local, threads_of
 from impls.spark.realtime.room import Room
-from impls.spark.realtime.runner import RealTimeQuery, routers_counted, runner_of
+from impls.spark.realtime.runner import QUIET_S, RealTimeQuery, routers_counted, runner_of
 from impls.spark.realtime.settings import real_time_settings
 
 _TIMERS_S, _TIMERS_MOST = 1.0, 4  # of each second, so many epochs begin at once for timers
+_FOLLOWING_S = 1.0  # between epochs of a query whose watermark follows milestones
 REAL_TIME_DROPS = 2_048  # entries that an old owner deletes in an epoch: 5 ms in which its records wait
 
 
 class Haste:
-    """begins() says whether the next epoch begins at once.
+    """begins() says whether the next epoch begins at once, and quiet_s() when it does otherwise.
 
     An epoch begins at once while something moves. It also does for a timer: where the watermark or the input has
     reached it, or where a milestone will let the watermark reach it once an epoch finds that all before it was read.
     At most four epochs of a second begin so: else a query with many timers would be busy with epochs.
+
+    Where the watermark follows milestones there is one a second between them: one that is under way when a milestone
+    comes would let the timers wait for the next one.
 
     Args:
         controller: the query's.
@@ -61,6 +65,11 @@ class Haste:
         if controller.busy or clock is None:
             return controller.busy
         return self._for_timers(clock)
+
+    def quiet_s(self) -> float:
+        """Returns for how many seconds no epoch begins behind the last one, where none begins at once."""
+        follows = self._controller.clock is not None and bool(list(self._milestones()))
+        return _FOLLOWING_S if follows else QUIET_S
 
     def _for_timers(self, clock: EventClock) -> bool:
         (waits, due), milestones = self._timers(), list(self._milestones())
@@ -104,21 +113,23 @@ def run_real_time(
         driver = making(executor)
         controller = driver.controller
         if controller.clock is not None:
-            executor.rise_by(rising(driver))
+            executor.rise_by(rising(driver), awaiting(driver))
         most = max(slots, 1 + int(controller.routing.max()), 1 + int(controller.location.max()))
         room.begin(most)
         room.wanted = lambda: max(1 + int(controller.commanded.max()), driver.autoscaled_to)
         driver.allowing = room.allowing
+        haste = Haste(
+            controller,
+            lambda: (executor.timers_wait, executor.due),
+            milestones=lambda: [waiting() for waiting in driver.waiting],
+        )
         run = runner_of(
             query(switchboard),
             executor,
             slots=most,
             next_epoch=lambda: driver.last_epoch + 1,
-            busy=Haste(
-                controller,
-                lambda: (executor.timers_wait, executor.due),
-                milestones=lambda: [waiting() for waiting in driver.waiting],
-            ).begins,
+            busy=lambda: driver.ending or haste.begins(),
+            quiet_s=haste.quiet_s,
             resized=room.resize,
         )
     return run, driver, partial(close_all, (switchboard.close, room.close), "query in real time")

@@ -72,7 +72,8 @@ class Chain:
         for own, query in zip(self._stages, self.queries, strict=True):
             found = [self._told(own.inputs.index(one), self.queries[one], query) for one in own.inputs]
             if found:
-                follow(found, query.driver, lambda _, since, query=query: _named(query.read(since)))  # type: ignore[misc]
+                read = lambda _, since, query=query: _named(query.read(since))  # noqa: E731
+                follow(found, query.driver, read, lambda _, partition: [partition])  # type: ignore[arg-type]
             self.milestones += found
 
     def _told(self, topic: int, first: StageQuery, then: StageQuery) -> Milestones:

@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
 from impls.driver.epochs import EpochRecord, StopNeeded
-from impls.driver.milestones import rising
+from impls.driver.milestones import awaiting, rising
 from impls.durability.files import Files
 from impls.errors import StateError
 from impls.protocol.coordinator import Coordinator
@@ -102,6 +102,7 @@ class Query:
             on_epoch=self._done,
         )  # fmt: skip
         self._coordinator.rise = rising(self.driver) if p.timed else None
+        self._coordinator.awaited = awaiting(self.driver)
         self.driver.checkpoint = self._checkpoint  # type: ignore[attr-defined] # for check_journals
 
     def _done(self, record: EpochRecord) -> None:

@@ -133,7 +133,7 @@ class Reader:
 
 def test_the_watermark_of_a_query_that_reads_two_follows_the_one_that_is_behind():
     first, second, reader, read = Milestones(), Milestones(), Reader(), {}
-    follow([first, second], reader, lambda epoch, since: {**read.get(epoch, {}), **since})
+    follow([first, second], reader, lambda epoch, since: {**read.get(epoch, {}), **since}, lambda _, part: [part])
     first.add(10, {P: 3})
     assert (reader.planned(1), reader.woken, [waiting() for waiting in reader.waiting]) == (None, [1], [10, None])
     read[1] = {P: 3}
@@ -148,10 +148,21 @@ def test_the_watermark_of_a_query_that_reads_two_follows_the_one_that_is_behind(
 
 def test_within_an_epoch_what_all_workers_have_applied_counts_as_read_and_the_watermark_is_left_to_the_plan():
     milestones, reader = Milestones(), Reader()
-    follow([milestones], reader, lambda epoch, since: {P: 2 if epoch == 7 else 0, **since})
+    follow([milestones], reader, lambda epoch, since: {P: 2 if epoch == 7 else 0, **since}, lambda _, part: [part])
     milestones.add(10, {P: 3})
     assert reader.milestone({}) is None
     assert reader.milestone({P: 3}) == 10
     assert reader.controller.clock.watermark is None
     assert reader.controller.clock.risen([(0, 500)], 10) == 10, "results come in no order of their times"
     assert reader.planned(8) == 10, "what was read once is not read back"
+
+
+def test_an_epoch_awaits_the_results_before_a_milestone_that_lets_a_timer_run():
+    milestones, reader = Milestones(), Reader()
+    follow([milestones], reader, lambda epoch, since: since, lambda topic, part: [part, 100 + part])
+    assert reader.awaited(5) == {}
+    milestones.add(10, {("results", 0): 3, ("results", 1): 8})
+    assert (reader.awaited(11), reader.awaited(None)) == ({}, {})
+    assert reader.awaited(10) == {0: 3, 100: 3, 1: 8, 101: 8}
+    assert reader.milestone({("results", 0): 3, ("results", 1): 8}) == 10
+    assert reader.awaited(10) == {}, "all of them were read"

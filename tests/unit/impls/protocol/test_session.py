@@ -290,3 +290,20 @@ def test_without_event_time_no_watermark_is_told():
     coordinator = begun()
     assert [mark.rises for mark in marks(coordinator, 0)] == [False, False]
     assert [final(coordinator, index) for index in (0, 1)] == [[], []]
+
+
+def awaits(said):
+    return [say.message.until for say in said if isinstance(say.message, Route)]
+
+
+def test_routers_wait_for_what_timers_wait_for_only_where_the_routing_stays():
+    coordinator = begun()
+    asked = []
+    coordinator.awaited = lambda due: asked.append(due) or {3: 40}
+    assert awaits(coordinator.begin(order(0))) == []
+    coordinator.receive(worker(0), Ended(0, 0, b"{}", b"", 17))
+    coordinator.receive(worker(1), Ended(0, 1, b"{}", b""))
+    assert awaits(coordinator.begin(order(1))) == [((3, 40),)] * 2
+    assert done(coordinator, 1)
+    assert awaits(coordinator.begin(order(2, (1, 0)))) == [(), ()], "a rescale waits for nobody"
+    assert asked == [17, None]

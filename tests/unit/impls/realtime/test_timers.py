@@ -221,6 +221,9 @@ def test_behind_another_query_the_driver_hears_once_of_a_timer_where_it_knows_of
         assert running.epoch(400) is None, "all have run"
         assert running.epoch() is None
         assert running.records(0, 500) == [Due(0, 600)]
+        running.begin(rises=True)
+        assert running.rise(600).event_time.fired == 1, "neither epoch has ended with a timer"
+        assert running.records(0, 700) == [Due(0, 800)]
 
 
 def test_a_coordinator_keeps_what_is_due_until_the_next_epoch():

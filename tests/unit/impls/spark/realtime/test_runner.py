@@ -1,5 +1,6 @@
 """The runner of a real-time query: what an epoch ends with decides whether the query ends or is started again."""
 
+import math
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -189,3 +190,22 @@ def test_a_process_that_has_the_number_of_a_worker_that_is_gone_is_left_alone():
         run(Query(), executor=Executor([hello(child, started_ticks(child.pid) - 1)]))
         child.communicate(b"\n", 30)
         assert child.returncode == 0
+
+
+def test_a_death_between_epochs_is_heard_before_the_next_one():
+    query, executor, begun = Query(), Executor(), []
+
+    def epoch(_: Any, number: int) -> None:
+        begun.append(number)
+        if len(begun) == 2:
+            raise QueryEnded
+        query.started[-1].isActive = executor.complete = False
+
+    def start() -> Started:
+        executor.complete = True
+        return Query.start(query)
+
+    query.start = start  # type: ignore[method-assign]
+    run_on = runner_of(query, executor, slots=2, next_epoch=lambda: 0, busy=lambda: False, quiet_s=lambda: math.inf)
+    assert isinstance(run_on(epoch, lambda: None), QueryEnded)
+    assert len(query.started) == 2
