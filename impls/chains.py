@@ -211,6 +211,7 @@ def _told_by(driver: Driver, out: Output) -> Milestones:
     """Returns what gets the milestones of a stage for one that reads it."""
     milestones, clock = Milestones(), driver.controller.clock
     assert clock is not None, "the stage has event time"
+    driver.before_plan.append(milestones.expect)
     driver.listeners.append(adding(milestones, clock, _ends_of(out)))
     return milestones
 

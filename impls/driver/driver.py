@@ -67,6 +67,7 @@ class Driver:
         self.milestone: Milestone = lambda _: None  # of others' results, as far as was read: see `milestones.rising`
         self.awaited: Awaited = lambda _: {}  # what timers wait for, see `milestones.follow`
         self.waiting: list[Callable[[], int | None]] = []  # event times to come with results of others, None for none
+        self.coming: list[Callable[[], bool]] = []  # whether the next of these may come any moment
         self.on_command: Callable[[], None] = lambda: None  # called when an epoch is wanted at once
         self.allowing: Callable[[int], AbstractContextManager[object]] = lambda _workers: nullcontext()  # see `Room`
         self.autoscaled_to = 0  # most workers that a policy may ask for

@@ -31,6 +31,7 @@ class Milestones:
 
     Attributes:
         wake: begins an epoch of the query that reads, set by that.
+        coming: the first query runs an epoch, which may bring a milestone.
     """
 
     def __init__(self) -> None:
@@ -38,6 +39,11 @@ class Milestones:
         self._milestones: deque[tuple[int, PartitionOffsets]] = deque()
         self._reached: int | None = None
         self.wake: Callable[[], None] = lambda: None
+        self.coming = False
+
+    def expect(self, _epoch: int) -> None:
+        """Takes in that the first query begins an epoch."""
+        self.coming = True
 
     def add(self, time: int, ends: PartitionOffsets) -> None:
         """Adds the milestone that all results below an event time lie before some offsets."""
@@ -90,14 +96,14 @@ def adding(
     def add(_record: EpochRecord) -> None:
         nonlocal last
         below = clock.below
-        if below is None or (last is not None and below <= last):
-            return
         try:
-            milestones.add(below, ends())
+            if below is not None and (last is None or below > last):
+                milestones.add(below, ends())
+                last = below
         except StateError as error:
             _LOG.warning("The next query's watermark waits: %s", error)
-        else:
-            last = below
+        finally:
+            milestones.coming = False
 
     return add
 
@@ -140,6 +146,7 @@ def follow(
     driver.milestone = lambda since: reached(driver.last_epoch, since)
     for one in milestones:
         driver.waiting.append(lambda one=one: one.waiting)  # type: ignore[misc]
+        driver.coming.append(lambda one=one: one.coming)  # type: ignore[misc]
         one.wake = driver.on_command
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from impls.errors import UsageError
 from impls.spark.links import number_sql, producer_sql
 from impls.spark.topics import Topics
 from impls.store.records import NUMBER, PRODUCER
@@ -35,6 +36,12 @@ def _kind(node: Any) -> str:
 
 def _stays(expression: Any) -> bool:
     return _kind(expression) not in _ELSEWHERE and all(_stays(child) for child in items(expression.children()))
+
+
+def _check_names(node: Any) -> None:
+    """Raises UsageError for a column of the user's that has the name of one that is carried; Spark ignores case."""
+    if taken := [name for one in items(node.output()) if (name := str(one.name())).lower() in _CARRIED]:
+        raise UsageError(f"The input has a column {taken[0]!r}, a name that the runtime needs: give it another one.")
 
 
 class Carrying:
@@ -71,6 +78,7 @@ class Carrying:
 
     def carry(self, node: Any) -> Any | None:
         """Returns a node, whose streaming leaves are Kafka's, with the identity among its output."""
+        _check_names(node)
         if not node.children().size():
             return self._leaf(node)
         kind = _kind(node)

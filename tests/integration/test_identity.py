@@ -143,3 +143,13 @@ def test_another_source_keeps_its_own_columns(spark):
     found = of(rate)
     assert not found.carried
     assert not found.several
+
+
+@pytest.mark.parametrize("name", [PARTITION, "Rescale_Offset"])
+def test_a_column_with_the_name_of_one_that_is_carried_is_refused_also_inside_a_plan(source, name):
+    for df in (
+        source(subscribe="a").withColumn(name, F.lit(1)),
+        source(subscribe="a").withColumn(name, F.lit(1)).drop(name),
+    ):
+        with pytest.raises(UsageError, match=f"has a column '{name}', a name that the runtime needs"):
+            of(df)

@@ -26,7 +26,7 @@ from impls.spark.realtime.runner import QUIET_S, RealTimeQuery, routers_counted,
 from impls.spark.realtime.settings import real_time_settings
 
 _TIMERS_S, _TIMERS_MOST = 1.0, 4  # of each second, so many epochs begin at once for timers
-_FOLLOWING_S = 1.0  # between epochs of a query whose watermark follows milestones
+_HELD_S = 1.0  # an epoch is not held back longer for a milestone that may come
 REAL_TIME_DROPS = 2_048  # entries that an old owner deletes in an epoch: 5 ms in which its records wait
 
 
@@ -37,8 +37,8 @@ class Haste:
     reached it, or where a milestone will let the watermark reach it once an epoch finds that all before it was read.
     At most four epochs of a second begin so: else a query with many timers would be busy with epochs.
 
-    Where the watermark follows milestones there is one a second between them: one that is under way when a milestone
-    comes would let the timers wait for the next one.
+    While a query runs an epoch that may bring a milestone, none begins by itself, for a second: one that is under way
+    when the milestone comes would let the timers wait for the next one.
 
     Args:
         controller: the query's.
@@ -46,6 +46,7 @@ class Haste:
         now: a clock that does not go back, in seconds.
         milestones: returns for each query whose results are the input the last one before which some are still to be
             read, None for none.
+        milestones_come: returns whether one of these queries runs an epoch.
     """
 
     def __init__(
@@ -55,8 +56,10 @@ class Haste:
         now: Callable[[], float] = time.monotonic,
         *,
         milestones: Callable[[], Iterable[int | None]] = tuple,
+        milestones_come: Callable[[], bool] = lambda: False,
     ):
         self._controller, self._timers, self._now, self._milestones = controller, timers, now, milestones
+        self._milestones_come = milestones_come
         self._begun: deque[float] = deque(maxlen=_TIMERS_MOST)
 
     def begins(self) -> bool:
@@ -68,8 +71,7 @@ class Haste:
 
     def quiet_s(self) -> float:
         """Returns for how many seconds no epoch begins behind the last one, where none begins at once."""
-        follows = self._controller.clock is not None and bool(list(self._milestones()))
-        return _FOLLOWING_S if follows else QUIET_S
+        return _HELD_S if self._milestones_come() else QUIET_S
 
     def _for_timers(self, clock: EventClock) -> bool:
         (waits, due), milestones = self._timers(), list(self._milestones())
@@ -122,6 +124,7 @@ def run_real_time(
             controller,
             lambda: (executor.timers_wait, executor.due),
             milestones=lambda: [waiting() for waiting in driver.waiting],
+            milestones_come=lambda: any(comes() for comes in driver.coming),
         )
         run = runner_of(
             query(switchboard),

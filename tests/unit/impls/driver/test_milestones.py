@@ -117,7 +117,7 @@ class Reader:
 
     def __init__(self):
         self.controller = SimpleNamespace(clock=clock(linked=True))
-        self.before_plan, self.waiting, self.woken, self.last_epoch = [], [], [], 7
+        self.before_plan, self.waiting, self.coming, self.woken, self.last_epoch = [], [], [], [], 7
 
     def locked(self):
         return nullcontext(self.controller)
@@ -166,3 +166,24 @@ def test_an_epoch_awaits_the_results_before_a_milestone_that_lets_a_timer_run():
     assert reader.awaited(10) == {0: 3, 100: 3, 1: 8, 101: 8}
     assert reader.milestone({("results", 0): 3, ("results", 1): 8}) == 10
     assert reader.awaited(10) == {}, "all of them were read"
+
+
+def test_a_milestone_may_come_from_the_begin_of_an_epoch_until_it_is_told_also_where_the_broker_is_away():
+    milestones, reader, sender = Milestones(), Reader(), clock()
+    follow([milestones], reader, lambda epoch, since: since, lambda topic, part: [part])
+    seen = []
+
+    def ends():
+        seen.append(reader.coming[0]())
+        raise StateError("It is away.")
+
+    add = adding(milestones, sender, ends)
+    assert not reader.coming[0]()
+    for watermark in (None, 5):
+        sender.hold(watermark, None)
+        sender.observe([], [])
+        milestones.expect(0)
+        assert reader.coming[0]()
+        add(SimpleNamespace())
+        assert not reader.coming[0]()
+    assert seen == [True]

@@ -84,14 +84,12 @@ def test_an_epoch_for_a_milestone_is_not_waited_for_where_it_lets_a_timer_run():
     )
 
 
-def test_between_milestones_there_are_few_epochs_as_one_that_is_under_way_lets_timers_wait():
-    known, waiting = controller(EventTime("at")), []
-    haste = Haste(known, milestones=lambda: waiting)
-    assert haste.quiet_s() == 0.2, "the input's own times let the watermark rise"
-    waiting.append(None)
+def test_no_epoch_begins_by_itself_while_one_runs_that_may_bring_a_milestone():
+    comes = [False]
+    haste = Haste(controller(EventTime("at")), milestones_come=lambda: comes[0])
+    assert haste.quiet_s() == 0.2
+    comes[0] = True
     assert haste.quiet_s() == 1
-    untimed = Controller(np.zeros(BINS, np.int32), catalog.make("none"))
-    assert Haste(untimed, milestones=lambda: waiting).quiet_s() == 0.2
 
 
 def test_results_are_promised_up_to_where_the_timers_of_all_bins_have_run():
