@@ -23,7 +23,7 @@ from impls.driver.arrivals import asking, ends_to_read
 from impls.driver.checkpoint import is_begun
 from impls.driver.driver import Driver
 from impls.driver.handle import StreamHandle
-from impls.driver.milestones import Milestones, adding, follow
+from impls.driver.milestones import follow, sending
 from impls.driver.preparing import NOTHING, Preparation
 from impls.errors import StateError, UsageError
 from impls.spark.links import results_of
@@ -196,7 +196,9 @@ def _following(
         return NOTHING
     if not senders.keys() >= set(inputs):
         return Preparation(follow=_refuse_mixed)
-    return Preparation(follow=partial(follow, [_told_by(driver, between[one]) for one, driver in senders.items()]))
+    return Preparation(
+        follow=partial(follow, [sending(driver, _ends_of(between[one])) for one, driver in senders.items()])
+    )
 
 
 def _refuse_mixed(driver: Driver, *_: object) -> None:
@@ -205,15 +207,6 @@ def _refuse_mixed(driver: Driver, *_: object) -> None:
             "A stage with event time reads an input of the chain beside another stage, whose watermark is not that of "
             "the input: let the input go through a stage of its own."
         )
-
-
-def _told_by(driver: Driver, out: Output) -> Milestones:
-    """Returns what gets the milestones of a stage for one that reads it."""
-    milestones, clock = Milestones(), driver.controller.clock
-    assert clock is not None, "the stage has event time"
-    driver.before_plan.append(milestones.expect)
-    driver.listeners.append(adding(milestones, clock, _ends_of(out)))
-    return milestones
 
 
 def _ends_of(out: Output) -> Callable[[], dict[tuple[str, int], int]]:

@@ -108,6 +108,20 @@ def adding(
     return add
 
 
+def sending(driver: Driver, ends: Callable[[], PartitionOffsets]) -> Milestones:
+    """Returns the milestones that the driver of a query with event time adds from now on, for one that reads it.
+
+    Args:
+        driver: of the query that sends.
+        ends: see `adding`.
+    """
+    milestones, clock = Milestones(), driver.controller.clock
+    assert clock is not None, "the query has event time"
+    driver.before_plan.append(milestones.expect)
+    driver.listeners.append(adding(milestones, clock, ends))
+    return milestones
+
+
 def follow(
     milestones: Sequence[Milestones],
     driver: Driver,

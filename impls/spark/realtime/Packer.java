@@ -57,8 +57,8 @@ public class Packer {
     /** Waits, for a limited time, until all is packed up to [partition, offset] of those partitions that are packed here. */
     public synchronized void awaitUntil(JsonNode until, long mostMs) throws InterruptedException {
         long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(mostMs);
-        while (isBefore(until) && System.nanoTime() < end) {
-            TimeUnit.NANOSECONDS.timedWait(this, end - System.nanoTime());
+        for (long leftNs = end - System.nanoTime(); leftNs > 0L && isBefore(until); leftNs = end - System.nanoTime()) {
+            TimeUnit.NANOSECONDS.timedWait(this, leftNs);
         }
     }
 

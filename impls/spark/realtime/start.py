@@ -37,8 +37,8 @@ class Haste:
     reached it, or where a milestone will let the watermark reach it once an epoch finds that all before it was read.
     At most four epochs of a second begin so: else a query with many timers would be busy with epochs.
 
-    While a query runs an epoch that may bring a milestone, none begins by itself, for a second: one that is under way
-    when the milestone comes would let the timers wait for the next one.
+    While a query whose results are the input runs an epoch, which may bring a milestone, this one begins none by itself
+    for up to a second. If one were under way when the milestone comes, timers would have to wait until it has ended.
 
     Args:
         controller: the query's.

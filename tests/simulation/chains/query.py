@@ -10,7 +10,7 @@ from realtime.troubles import Troubles
 from chains.parameters import UNITS, ChainParameters, StageParameters
 from chains.workloads import Chained, Clocked, Counted
 from impls.autoscale.intervals import PartitionOffsets
-from impls.driver.milestones import Milestones, adding, follow
+from impls.driver.milestones import Milestones, follow, sending
 from impls.errors import StateError
 
 _TOPIC = "results"
@@ -32,6 +32,11 @@ class StageQuery(Query):
         first, noted = self.load.places.first, self._needed
         known = noted | {part: at for part, at in since.items() if at > noted.get(part, -1)}
         return {partition: first(partition, known, at) for partition, at in enumerate(self._committed)}
+
+    def consumed(self, epoch: int, since: Mapping[int, int] | None = None) -> PartitionOffsets:
+        """Tells it of the results that are its input, see `impls.driver.arrivals.Consumed`."""
+        del epoch
+        return _named(self.read(since or {}))
 
 
 class Chain:
@@ -72,14 +77,11 @@ class Chain:
         for own, query in zip(self._stages, self.queries, strict=True):
             found = [self._told(own.inputs.index(one), self.queries[one], query) for one in own.inputs]
             if found:
-                read = lambda _, since, query=query: _named(query.read(since))  # noqa: E731
-                follow(found, query.driver, read, lambda _, partition: [partition])  # type: ignore[arg-type]
+                follow(found, query.driver, query.consumed, lambda _, partition: [partition])
             self.milestones += found
 
     def _told(self, topic: int, first: StageQuery, then: StageQuery) -> Milestones:
         """Lets a query tell another one, of which it is an input, how far it has come."""
-        milestones, clock = Milestones(), first.driver.controller.clock
-        assert clock is not None, "a query has event time"
         assert isinstance(then.load, Chained), "a query that reads another one"
 
         def ends(load: Chained = then.load) -> PartitionOffsets:
@@ -87,8 +89,7 @@ class Chain:
                 raise StateError("The broker is away.")
             return _named(load.ends(topic))
 
-        first.driver.listeners.append(adding(milestones, clock, ends))
-        return milestones
+        return sending(first.driver, ends)
 
     @property
     def caught_up(self) -> bool:
