@@ -29,6 +29,7 @@ STORE_COSTS = "STORE_COSTS"  # variable that asks for the times of what is dealt
 STORE = pytest.StashKey[bool]()
 DEALT = "dealt"  # property of a report: its test is in one hand only
 _STEPS_BACK = 10  # of priority: what only computes uses the time in which tests of Spark and Kafka wait
+_PATIENCE = 4  # times the limit of a test in a process that steps back: seconds of computing take it minutes
 
 
 def pytest_addoption(parser):
@@ -98,6 +99,10 @@ def pytest_collection_modifyitems(config, items):
     worker = getattr(config, "workerinput", {"workerid": "", "workercount": 1})
     if steps_back(worker["workerid"], worker["workercount"]) and not all(map(waits, places)):
         os.nice(_STEPS_BACK)
+        for item in items:
+            own = item.get_closest_marker("timeout")
+            limit = own.args[0] if own else float(config.getini("timeout"))
+            item.add_marker(pytest.mark.timeout(_PATIENCE * limit), append=False)
 
 
 def pytest_terminal_summary(terminalreporter, exitstatus, config):

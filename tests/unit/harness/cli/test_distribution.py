@@ -15,9 +15,10 @@ TELLING = """
 import os, time
 import pytest
 @pytest.mark.parametrize("n", range(4))
-def test_it(n, pytestconfig):
+def test_it(n, pytestconfig, request):
     time.sleep(0.05)
-    words = (pytestconfig.workerinput["workerid"], str(os.nice(0)), __file__)
+    limit = request.node.get_closest_marker("timeout")
+    words = (pytestconfig.workerinput["workerid"], str(os.nice(0)), str(limit.args[0] if limit else 300), __file__)
     with open(os.environ["TOLD"], "a") as out:
         out.write(" ".join(words) + chr(10))
 """
@@ -40,12 +41,12 @@ def test_the_last_of_three_processes_computes_at_a_low_priority_and_starts_no_sp
     assert done.returncode == 0, done.stdout
     lines = [line.split() for line in told.read_text().splitlines()]
     assert len(lines) == 4 * len(files)
-    processes = {(file, process) for process, _, file in lines}
+    processes = {(file, process) for process, *_, file in lines}
     assert len(processes) == len(files), "the tests of a file run in one process"
     own = os.nice(0)
-    last = {(int(nice) > own, Path(file).parent.name) for process, nice, file in lines if process == "gw2"}
-    assert last == ({(True, "unit")} if "unit" in folders else {(False, "integration")})
-    assert {int(nice) for process, nice, _ in lines if process != "gw2"} == {own}
+    last = {(int(nice) > own, float(limit), Path(file).parent.name) for p, nice, limit, file in lines if p == "gw2"}
+    assert last == ({(True, 1200, "unit")} if "unit" in folders else {(False, 300, "integration")})
+    assert {(int(nice), float(limit)) for p, nice, limit, _ in lines if p != "gw2"} == {(own, 300)}
 
 
 @pytest.mark.lengthy
