@@ -121,7 +121,8 @@ def generator_speed(c: Context, **given: Any) -> None:
 
 
 @verb(
-    Option("seeds", "number of seeds, from 0 on", COUNT, default=1000, subject="The number of seeds"),
+    Option("seeds", "number of seeds", COUNT, default=1000, subject="The number of seeds"),
+    Option("first", "the first of them: a run that was interrupted says with which to go on", INTEGER, default=0),
     Option("seed", "only this one", INTEGER, shown="all of them"),
     Option("jobs", "processes", COUNT, default=2, subject="The number of processes"),
     Option("hosts", "on clusters of two to five hosts, which are lost, cut off and come back", FLAG),
