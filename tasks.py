@@ -17,6 +17,7 @@ from harness.cli.look import (  # noqa: F401
     report,
     reproduce,
     rescale,
+    state,
     status,
     top,
     validate,

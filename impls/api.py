@@ -24,6 +24,7 @@ from impls.driver.preparing import NOTHING, Preparation
 from impls.driver.refusal import undone_when_refused
 from impls.durability.files import Files, check_level
 from impls.durability.schedule import REPLAY_EPOCHS
+from impls.durability.whole import made_folder
 from impls.errors import UsageError
 from impls.operators.base import Operator
 from impls.operators.timed import clock_of
@@ -141,7 +142,7 @@ def stream(
     frame = _ready(prepared(read.source, key, operator, bins, time, further=columns), operator, sink, py_files, start)
     with undone_when_refused(Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")) as opened:
         files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
-        spec = made(opened=opened, bins=bins, state_dir=_made(state_dir), files=files)
+        spec = made(opened=opened, bins=bins, state_dir=made_folder(state_dir), files=files)
         driving = partial(Driver, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch, prepare=_prepare)
         making = partial(driving, _controller(spec, how, initial(bins, workers, policy), _prepare), opened)
         return _handle(frame, spec, opened, making, start, read=read, control=control, policy=policy, on_event=on_event)
@@ -275,12 +276,6 @@ def _ready(
 def _writer(frame: DataFrame, opened: Checkpoint, trigger: str) -> DataStreamWriter:
     writer = frame.writeStream.queryName(opened.name).trigger(processingTime=trigger)
     return writer.option("checkpointLocation", local_location(opened.spark))
-
-
-def _made(folder: str | Path) -> str:
-    path = Path(folder).absolute()
-    path.mkdir(parents=True, exist_ok=True)
-    return str(path)
 
 
 def _checked(

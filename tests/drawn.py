@@ -1,8 +1,9 @@
 """Processors that are drawn: data says which state variables there are, and what a row or a timer does with them."""
 
+import itertools
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -27,25 +28,25 @@ TYPES: dict[str, tuple[t.DataType, Maker]] = {
 }  # fmt: skip
 _VALUE: dict[str, Callable[..., Any]] = {
     "exists": lambda state, *_: state.exists(),
-    "get": lambda state, *_: _plain(state.get()),
+    "get": lambda state, *_: plain(state.get()),
     "update": lambda state, n, of: state.update((of(n),)),
     "clear": lambda state, *_: state.clear(),
 }
 _LIST: dict[str, Callable[..., Any]] = {
     "exists": lambda state, *_: state.exists(),
-    "get": lambda state, *_: [_plain(item) for item in state.get()],
+    "get": lambda state, *_: [plain(item) for item in state.get()],
     "put": lambda state, n, of: state.put([(of(n),), (of(n + 1),)]),
     "append": lambda state, n, of: state.appendValue((of(n),)),
     "extend": lambda state, n, of: state.appendList([(of(n),), (of(n + 2),)]),
     "clear": lambda state, *_: state.clear(),
 }
 _MAP: dict[str, Callable[..., Any]] = {  # without `exists`: to the tester a map whose last field was removed still does
-    "get": lambda state, n, _: _plain(state.getValue(_field(n))),
+    "get": lambda state, n, _: plain(state.getValue(_field(n))),
     "contains": lambda state, n, _: state.containsKey(_field(n)),
     "update": lambda state, n, of: state.updateValue(_field(n), (of(n),)),
-    "items": lambda state, *_: sorted(str([_plain(key), _plain(value)]) for key, value in state.iterator()),
-    "keys": lambda state, *_: sorted(map(_plain, state.keys())),
-    "values": lambda state, *_: sorted(str(_plain(value)) for value in state.values()),
+    "items": lambda state, *_: sorted(str([plain(key), plain(value)]) for key, value in state.iterator()),
+    "keys": lambda state, *_: sorted(map(plain, state.keys())),
+    "values": lambda state, *_: sorted(str(plain(value)) for value in state.values()),
     "remove": lambda state, n, _: state.removeKey(_field(n)),
     "clear": lambda state, *_: state.clear(),
 }
@@ -54,8 +55,8 @@ TIMERS = ("register", "delete", "list")
 TTL_MS = 3_600_000  # longer than any test
 
 
-def _plain(value: Any) -> Any:
-    return list(map(_plain, value)) if isinstance(value, tuple | list) else value
+def plain(value: Any) -> Any:
+    return list(map(plain, value)) if isinstance(value, tuple | list) else value
 
 
 def _field(n: int) -> tuple[str]:
@@ -143,7 +144,7 @@ class Oracle:
     """
 
     def __init__(self, processor: Drawn, *, timed: bool, delay_ms: int):
-        mode = "EventTime" if timed else "None"
+        self._processor, mode = processor, "EventTime" if timed else "None"
         self._tester = TwsTester(processor, timeMode=mode, eventTimeExtractor=(lambda row: row.ms) if timed else None)
         self._timed, self._delay_ms, self._next, self._now = timed, delay_ms, 0, 0
         self.told: dict[str, list[str]] = defaultdict(list)
@@ -157,6 +158,23 @@ class Oracle:
             self._now = self._next
             self._take(self._tester.setWatermark(self._now))
         self._next = max([self._next, *(ms - self._delay_ms for _, _, ms, _ in rows)])
+
+    def state(self, users: Iterable[str]) -> set[tuple[str, ...]]:
+        """What users have: user, kind, variable, field and value, the last two as texts."""
+        found, drawn = set(), self._processor
+        for user, (place, (kind, _)) in itertools.product(users, enumerate(drawn.variables)):
+            name = f"{drawn.name}{place}"
+            match kind:
+                case "value":
+                    value = self._tester.peekValueState(name, user)
+                    pairs = [] if value is None else [(None, value)]
+                case "list":
+                    pairs = list(enumerate(self._tester.peekListState(name, user)))
+                case _:
+                    pairs = list(self._tester.peekMapState(name, user).items())
+            found |= {(user, kind, name, str(plain(field)), str(plain(value))) for field, value in pairs}
+        timers = self._tester.handle._timers  # of which the tester shows nothing
+        return found | {(user, "timer", "", "None", str(at)) for user in users for at in timers.listTimers(user)}
 
     def _take(self, rows: Any) -> None:
         for row in rows:

@@ -3,21 +3,24 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from pyspark.sql.streaming.stateful_processor_api_client import StatefulProcessorHandleState as Phase
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType, TimestampType
 from timed import BINS, TimedRun
 
-from impls.processor.handle import TimeMode
-from impls.processor.kept import History
+from impls.processor.encoding import Variable
+from impls.processor.handle import Handle, TimeMode
+from impls.processor.kept import History, check_kept
 from impls.processor.keys import KeyCodec
 from impls.processor.operator import EVENT_TIME, operator_of
 from impls.processor.output import pandas_settings
 from impls.processor.program import Program
+from impls.processor.scope import Scope
 from impls.protocol.eventtime import EventTime
 from impls.store.hashing import hash_bytes
 
@@ -59,6 +62,13 @@ class Given:
             histories=self.histories,
         )  # fmt: skip
 
+    def variables(self) -> dict[str, Variable]:
+        """The state variables, as a copy's `init` asks for them."""
+        handle = Handle(Scope(cast(Any, None), 0), self.mode, schema)
+        handle.phase = Phase.PRE_INIT
+        cloudpickle.loads(cloudpickle.dumps(self.processor)).init(handle)
+        return handle.variables
+
     @property
     def schema(self) -> StructType:
         """The schema of the input."""
@@ -98,8 +108,9 @@ class ProcessorRun(TimedRun):
         super().__init__(folder, operator_of(given.program, columns, time, None, reads_ranges=True), **more)
 
     def start(self) -> None:
-        """Starts the driver, whose processing time is `now`."""
+        """Starts the driver, whose processing time is `now`; the checkpoint names the variables."""
         super().start()
+        check_kept(self.folder / "checkpoint", {}, self.given.variables()).keep()
         self.driver.now_ms = lambda: self.now
 
     def epoch(self, rows: Sequence[Any] = (), now: int | None = None) -> Any:

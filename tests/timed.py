@@ -16,7 +16,9 @@ from impls import catalog
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
 from impls.driver.epochs import EpochRecord, StopNeeded
+from impls.driver.form import keep_form
 from impls.durability.files import Files
+from impls.durability.schedule import REPLAY_EPOCHS
 from impls.operators import Operator
 from impls.operators.timed import clock_of
 from impls.placement import initial
@@ -45,6 +47,8 @@ class TimedRun:
     workers: int = 2
     attempts: int = 1
     options: dict[str, Any] = field(default_factory=dict)
+    key: str = "binary"
+    replay_epochs: int = REPLAY_EPOCHS
     offset: int = 0
     number: int = -1
     records: list[EpochRecord] = field(default_factory=list)
@@ -54,7 +58,9 @@ class TimedRun:
 
     def start(self) -> None:
         """Starts the driver on its checkpoint, for the first time or again."""
-        self.checkpoint = Checkpoint(self.folder / "checkpoint", {"bins": BINS})
+        settings = {"bins": BINS, "key": "key", "changelog": True, "state": "own"}
+        self.checkpoint = Checkpoint(self.folder / "checkpoint", settings)
+        keep_form(self.checkpoint.own, {**self.operator.form(), "key": self.key})
         _open[id(self)] = self.checkpoint
         controller = Controller(
             initial(BINS, self.workers, "contiguous"), catalog.make(self.mechanism, **self.options), self.clock()
@@ -63,7 +69,8 @@ class TimedRun:
         output, state = MemoryOutput(str(self.folder)), str(self.folder / "state")
         spec = QuerySpec(self.checkpoint.query, controller.bins, self.operator, output, state, files)
         executor = InProcessExecutor(spec, self.step)
-        self.driver = Driver(controller, self.checkpoint, executor, files=files, on_epoch=self.records.append)
+        driving = {"files": files, "replay_epochs": self.replay_epochs, "on_epoch": self.records.append}
+        self.driver = Driver(controller, self.checkpoint, executor, **driving)
 
     def clock(self) -> EventClock | None:
         """Returns the clock of a query that reads the input itself."""

@@ -9,7 +9,7 @@ from invoke.context import Context
 from invoke.tasks import task
 
 from harness.cli.verb import run, run_module, verb
-from harness.options.declared import COUNT, FLAG, FOLDER, REAL, TEXT, Option
+from harness.options.declared import COUNT, FLAG, FOLDER, INTEGER, REAL, TEXT, Option
 
 _CHECKPOINT = Option("checkpoint", "checkpoint folder of the running query", FOLDER, required=True)
 _FOLDER = Option("folder", "result folder", FOLDER, required=True)
@@ -47,6 +47,26 @@ def status(c: Context, checkpoint: str) -> None:
 def top(c: Context, checkpoint: str, *, once: bool, json: bool, interval: float) -> None:
     """Watch a running query live: workers, rates, latency, queue, migration; Ctrl-C ends it."""
     run("harness.live.top:top", checkpoint, once=once, as_json=json, interval=interval)
+
+
+@verb(
+    Option("checkpoint", "checkpoint folder of a query, which may be running; of a chain that of a stage", FOLDER,
+           required=True),
+    Option("epoch", "the epoch at whose end", INTEGER, shown="the last one that has ended"),
+    Option("key", "only this key: its text, or its columns as JSON", shown="all of them"),
+    Option("into", "a new folder for all rows as Parquet", FOLDER, shown="none"),
+    Option("against", "an earlier epoch: show what has become another since its end", INTEGER, shown="none"),
+    Option("log_dir", "folder or URI of changelog and snapshots, if the query has one", FOLDER,
+           shown="in the checkpoint"),
+    Option("json", "all rows as lines of JSON", FLAG),
+    Option("limit", "rows of the table at most", COUNT, default=20, subject="The number of rows"),
+)  # fmt: skip
+def state(c: Context, checkpoint: str, epoch: int | None, log_dir: str | None, *, json: bool, **given: Any) -> None:
+    """Show the state in a checkpoint as it was at the end of an epoch, from its snapshots and its changelog.
+
+    Nothing is written there, and a query that runs is not disturbed.
+    """
+    run("harness.run.state:run_state", checkpoint, epoch, log_dir, as_json=json, **given)
 
 
 @verb(_FOLDER)

@@ -1,5 +1,6 @@
 """What commands share: lists and numbers in their options, and how every command ends."""
 
+import os
 import sys
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -9,6 +10,7 @@ from generators.spec import GeneratorError
 from impls.errors import StateError, UsageError
 
 CUT_OFF = 130  # as a shell has it for a program that SIGINT ended
+_NOT_READ = 141  # the same of SIGPIPE
 _SUFFIX = {"k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 _P = ParamSpec("_P")
 _UNITS = {"": 1, **_SUFFIX, "t": 10**12}
@@ -67,7 +69,8 @@ def parse_bytes(text: str | float, what: str) -> int:
 def ending(cut_off: str = "") -> Callable[[Callable[_P, int]], Callable[_P, int]]:
     """Returns a decorator that makes exit codes of errors: 2 for bad input, 1 for a failure, 130 when cut off.
 
-    The error's sentence goes to standard error, and `cut_off` when the command is cut off.
+    It is 141 where the output is not read to its end. The error's sentence goes to standard error, and `cut_off` when
+    the command is cut off.
     """
 
     def decorated(run: Callable[_P, int]) -> Callable[_P, int]:
@@ -81,6 +84,9 @@ def ending(cut_off: str = "") -> Callable[[Callable[_P, int]], Callable[_P, int]
             except StateError as error:
                 sys.stderr.write(f"{error}\n")
                 return 1
+            except BrokenPipeError:  # whoever reads the output wants no more of it, as `head`
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left goes there at the exit
+                return _NOT_READ
             except KeyboardInterrupt:
                 sys.stderr.write(f"{cut_off}\n" if cut_off else "")
                 return CUT_OFF

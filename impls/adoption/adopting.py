@@ -1,14 +1,12 @@
 """`adopt`: makes a checkpoint of this project's, in one step, from that of a stopped Spark query."""
 
-import fcntl
 import json
 import logging
-import shutil
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,50 +23,16 @@ from impls.adoption.found import NativeState, Wanted, found_in
 from impls.adoption.native import NativeLog, check_topics, read_log
 from impls.adoption.reading import operators_of, plain_place, reading_session, refused, the_operator
 from impls.driver.checkpoint import Checkpoint
+from impls.driver.form import keep_form
 from impls.durability import frame as frames
 from impls.durability import snapshot as snapshots
-from impls.durability.files import Files, sync_path
+from impls.durability.files import Files
 from impls.durability.schedule import NAME as MANIFEST
+from impls.durability.whole import made_whole
 from impls.errors import CorruptStateError, UsageError
 from impls.protocol.arrays import check_bins
 from impls.spark.secrecy import check_channel, secrets_of
 from impls.worker.sinks import Nowhere
-
-
-@contextmanager
-def made_whole(into: Path) -> Iterator[Path]:
-    """Yields a folder beside `into` that takes its place when the block ends, and is deleted when it fails.
-
-    A process that dies leaves the folder, which the next one deletes; `into` is there whole or not at all.
-
-    Raises:
-        UsageError: `into` is there and not empty, its parent cannot be written, or another process is at it.
-    """
-    into = into.absolute()
-    if into.exists() and (not into.is_dir() or any(into.iterdir())):
-        raise UsageError(f"The folder {into} is there already: name a new one for the checkpoint.")
-    half, lock = (into.with_name(f".{into.name}.{what}") for what in ("adopting", "lock"))
-    try:
-        into.parent.mkdir(parents=True, exist_ok=True)
-        handle = lock.open("a")
-    except OSError as error:
-        raise UsageError(f"The folder {into} cannot be made: {error}.") from error
-    with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UsageError(f"Another process is making {into}: wait until it has ended.") from None
-        try:
-            shutil.rmtree(half, ignore_errors=True)
-            half.mkdir()
-            yield half
-            half.replace(into)
-            sync_path(into.parent)
-        finally:
-            shutil.rmtree(half, ignore_errors=True)
-            with suppress(FileNotFoundError):
-                lock.unlink()
-
 
 Tell = Callable[[int, int], None]
 _LOG = logging.getLogger(__package__)
@@ -227,6 +191,7 @@ def _fill(
             sizes = np.zeros(bins, np.int64)
             sizes[[row["bin"] for row in rows]] = [row["size"] for row in rows]
             successor.keep(folder)
+            keep_form(opened.own, {**successor.operator.form(), "key": "binary"}, fsync=fsync)
             write_cutover(opened, successor.operator, files, log, sizes=sizes, workers=workers)
     finally:
         opened.close()

@@ -1,84 +1,19 @@
-"""The query's part of the checkpoint folder: identity, lock, generation, journals and their base.
-
-The base says what the controller knew at the end of an epoch, so that earlier entries of the journals can go.
-"""
+"""The query's part of the checkpoint folder: identity, lock, generation, journals and their base."""
 
 import fcntl
 import json
 import os
 import uuid
-import zlib
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from impls.driver.base import BASE, Base, read_base, write_base
 from impls.driver.journal import Journal, read_journal, replace_bytes
 from impls.durability.files import sync_path
 from impls.errors import ADVICE, UsageError
 from impls.operators.base import Operator
-
-_BASE = "base.json"
-_BASE_FORMAT = 2
-
-
-@dataclass(frozen=True)
-class Base:
-    """The controller at the end of `epoch`, as `Controller.to_json` gives it; all fields are JSON values."""
-
-    query: str
-    epoch: int
-    controller: dict[str, Any]
-
-    def keeps(self, journal: str, entry: dict[str, Any]) -> bool:
-        """Returns whether an entry of the journal `plan`, `observed` or `commands` is not contained in the base.
-
-        The plan of the base's own epoch is kept: Spark may not have committed that epoch, and runs it again.
-        """
-        if journal == "plan":
-            return bool(entry["epoch"] >= self.epoch)
-        if journal == "observed":
-            return bool(entry["epoch"] > self.epoch)
-        changes = self.controller.get("changing", {"pending": []})
-        waiting = {command["id"] for command in [*self.controller["pending"], *changes["pending"]]}
-        return entry["from_epoch"] > self.epoch and entry["id"] not in waiting
-
-
-def write_base(folder: Path, base: Base, *, fsync: bool = False) -> None:
-    """Replaces the base in a folder; raises StateError when it cannot be written."""
-    fields = {"query": base.query, "epoch": base.epoch, "controller": base.controller}
-    data = json.dumps({"format": _BASE_FORMAT, "crc32": _checksum(base), **fields}, separators=(",", ":"))
-    replace_bytes(folder / _BASE, data.encode(), fsync=fsync)
-
-
-def _read_base(folder: Path, query: str) -> Base | None:
-    """Returns the base in a folder, None if there is none yet.
-
-    Raises UsageError that names the file when it is damaged, of another format or of another query.
-    """
-    path = folder / _BASE
-    if not path.exists():
-        return None
-    try:
-        data = json.loads(path.read_bytes())
-        version = data["format"]
-        base = Base(data["query"], data["epoch"], data["controller"])
-        whole = data["crc32"] == _checksum(base)
-    except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"The base {path} is damaged: {ADVICE}.") from error
-    if version != _BASE_FORMAT:
-        raise UsageError(f"The base {path} has format {version}; this version reads format {_BASE_FORMAT}.")
-    if not whole:
-        raise UsageError(f"The base {path} is damaged (its checksum does not match): {ADVICE}.")
-    if base.query != query:
-        raise UsageError(f"The base {path} belongs to another query: {ADVICE}.")
-    return base
-
-
-def _checksum(base: Base) -> int:
-    return zlib.crc32(json.dumps([base.query, base.epoch, base.controller], separators=(",", ":")).encode())
-
 
 FORMAT = 7
 _RELEASED = 4  # version 0.1.0 and those before it wrote formats up to this one; no release wrote one behind it
@@ -103,6 +38,7 @@ class Checkpoint:
     Attributes:
         folder, own: the checkpoint folder, and this project's part of it.
         query: identity of the query.
+        settings: those that it was opened with.
         generation: number of this opening, from 1.
         fsync: whether what is durable survives the failure of the host.
         base: what the journals go on from, None if they reach back to the query's beginning.
@@ -116,13 +52,13 @@ class Checkpoint:
     def __init__(
         self, folder: str | Path, settings: Mapping[str, Any], *, operator: Operator | None = None, fsync: bool = False
     ):
-        self.folder, self.fsync = Path(folder).absolute(), fsync
+        self.folder, self.settings, self.fsync = Path(folder).absolute(), settings, fsync
         self.own = self.folder / _OWN
         with ExitStack() as opened:
             opened.enter_context(self._take_lock())
             self._check_complete()
             self.query = self._identity({**settings, **_identity_of(operator)})
-            self.base = _read_base(self.own, self.query)
+            self.base = read_base(self.own, self.query)
             self.plans, self.observed, self.commands = (
                 opened.enter_context(Journal(self.own / f"{name}.log", fsync=fsync)) for name in _JOURNALS
             )
@@ -137,8 +73,7 @@ class Checkpoint:
 
     def read(self, name: str) -> list[dict[str, Any]]:
         """Returns the entries of the journal `plan`, `observed` or `commands` that the base does not contain."""
-        entries = read_journal(self.own / f"{name}.log")
-        return entries if self.base is None else [entry for entry in entries if self.base.keeps(name, entry)]
+        return entries_of(self.own, name, self.base)
 
     def journal(self, name: str) -> Journal:
         """Opens one more journal, as durable as the others, which whoever asks for it closes; no base touches it.
@@ -222,7 +157,7 @@ class Checkpoint:
         found = self.base.epoch if self.base else -1
         if needed > found:
             what = "is missing" if self.base is None else f"is of epoch {found}, older than the journals' {needed}"
-            raise UsageError(f"The file {self.own / _BASE} {what}: {ADVICE}.")
+            raise UsageError(f"The file {self.own / BASE} {what}: {ADVICE}.")
 
     def _identity(self, settings: dict[str, Any]) -> str:
         path = self.own / "query.json"
@@ -230,13 +165,7 @@ class Checkpoint:
             data = {"format": FORMAT, "query": uuid.uuid4().hex, "settings": settings}
             replace_bytes(path, json.dumps(data, indent=1).encode(), fsync=self.fsync)
             return str(data["query"])
-        try:
-            data = json.loads(path.read_text())
-            stored, query, version = data["settings"], str(data["query"]), data["format"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"The checkpoint {self.folder} is corrupt: {path.name} is damaged: {ADVICE}.") from error
-        if version != FORMAT:
-            raise UsageError(_of_another_version(self.folder, version))
+        query, stored = settings_of(self.folder)
         for name in (*settings, *(name for name in stored if name.startswith(_OF_OPERATOR) and "operator" in settings)):
             if stored.get(name) != settings.get(name):
                 raise UsageError(
@@ -253,6 +182,29 @@ class Checkpoint:
             raise UsageError(f"The file {path} is damaged: {ADVICE}.") from error
         replace_bytes(path, str(generation).encode(), fsync=self.fsync)
         return generation
+
+
+def entries_of(own: Path, name: str, base: Base | None) -> list[dict[str, Any]]:
+    """Returns the entries of a journal that a base does not contain; raises UsageError when it is damaged."""
+    entries = read_journal(own / f"{name}.log")
+    return entries if base is None else [entry for entry in entries if base.keeps(name, entry)]
+
+
+def settings_of(folder: Path) -> tuple[str, dict[str, Any]]:
+    """Returns (identity, settings) of the query that has begun with a checkpoint.
+
+    Raises UsageError where none has, or the file that says so is damaged or of another format.
+    """
+    try:
+        data = json.loads(_known(folder).read_text())
+        query, settings, version = str(data["query"]), dict(data["settings"]), data["format"]
+    except OSError as error:
+        raise UsageError(f"There is no checkpoint of a query in {folder}.") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"The checkpoint {folder} is corrupt: query.json is damaged: {ADVICE}.") from error
+    if version != FORMAT:
+        raise UsageError(_of_another_version(folder, version))
+    return query, settings
 
 
 def is_begun(folder: Path) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from impls.closing import closed_on_error
 from impls.driver.checkpoint import MADE, Checkpoint
+from impls.driver.form import FORM
 from impls.errors import UsageError
 
 
@@ -25,7 +26,7 @@ def undone_when_refused(checkpoint: Checkpoint) -> Iterator[Checkpoint]:
 
 def _delete(checkpoint: Checkpoint) -> None:
     """Deletes the files of an opening; folders only if nothing else is in them."""
-    for name in MADE:
+    for name in (*MADE, FORM):
         (checkpoint.own / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         checkpoint.own.rmdir()

@@ -93,6 +93,7 @@ class RestoreRequest:
         have: bin -> epoch whose end the transaction shows the bin's state at already; only later changes are written.
         open_from: an epoch that is under way: its files and later ones may be missing.
         progress: called behind each file that was read, and each bin that was written.
+        past: snapshots may be of later epochs that show this one too, as nobody goes on from what is restored.
     """
 
     states: Mapping[int, int]
@@ -101,6 +102,7 @@ class RestoreRequest:
     have: Mapping[int, int] = field(default_factory=dict)
     open_from: int = 1 << 62
     progress: Callable[[], None] = no_progress
+    past: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,7 @@ def restore(source: RestoreSource, txn: lmdb.Transaction, epoch: int, request: R
     """
     with _of_checkpoint():
         manifest = read_manifest(source.files, source.query, source.bins)
+        manifest = manifest.as_of(epoch) if request.past else manifest
         _check_not_ahead(source, manifest, epoch, request)
         walk = _walk(source, manifest, epoch, request)
     state = BinState(txn, source.bins)

@@ -51,6 +51,11 @@ class Manifest:
         """Returns the name of the file with a bin's queue."""
         return int(self.file_epoch[bin_]), int(self.queue_worker[bin_]), int(self.generation[bin_])
 
+    def as_of(self, epoch: int) -> "Manifest":
+        """Returns it with snapshots that show an epoch: no bin has changed between its file's epoch and its base."""
+        shows = (self.file_epoch <= epoch) & (self.base > epoch)
+        return replace(self, base=np.where(shows, epoch, self.base))
+
     def files(self) -> set[SnapshotName]:
         """Returns the names of every snapshot file in use."""
         used = np.flatnonzero(self.file_epoch >= 0).tolist()

@@ -93,6 +93,13 @@ class Operator(ABC):
         """
         return {}
 
+    def form(self) -> dict[str, Any]:
+        """Says, as JSON values, how state is read where the operator is not at hand; see `impls.reading.forms`.
+
+        By default values are bytes, and only the operator knows with what state its bins begin if it creates any.
+        """
+        return {"values": "bytes", "begins": "empty" if type(self).create is Operator.create else "own"}
+
     def outside(self, records: pa.Table) -> NDArray[np.bool_] | None:
         """Returns which records have keys that the operator has no state for; None, as by default, where none has."""
         return None

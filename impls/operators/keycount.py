@@ -82,6 +82,10 @@ class DenseCount(RecordOperator):
         """Returns `keys`, from which a key's bin and slot follow."""
         return {"keys": self.keys}
 
+    def form(self) -> dict[str, Any]:
+        """Says that there is a count of each key."""
+        return {"values": "dense", "begins": "dense", "keys": self.keys}
+
     def bin_sql(self, key: str, bins: int) -> str:
         """Returns key // keys per bin, as SQL: the top bits of the key's index."""
         return f"coalesce(cast(least(greatest(floor({key} / {self.per_bin(bins)}), 0), {bins - 1}) as int), 0)"
@@ -136,6 +140,10 @@ class HashCount(RecordOperator):
 
     def __post_init__(self) -> None:
         _check_cost(self.cost_us, self.cost, self.value_bytes)
+
+    def form(self) -> dict[str, Any]:
+        """Says that an entry begins with a count, and which there are from the beginning."""
+        return {"values": "count", "begins": "preload", "preload": self.preload, "value_bytes": self.value_bytes}
 
     def create(self, bin_: int, bins: int, state: BinState) -> None:
         """Creates the entries of the bin's preloaded keys."""

@@ -162,9 +162,42 @@ def check_kept(folder: Path, settings: Mapping[str, Any], variables: Mapping[str
         now = _made(variable)
         before = _read(kept["variables"][name]) if name in kept["variables"] else now
         histories[name] = _continued(before, now, variable.subject, folder)
-        kept["variables"][name] = [now[0], [schema.jsonValue() for schema in histories[name].schemas], *now[2:]]
+        keys = None if variable.key_schema is None else variable.key_schema.jsonValue()
+        schemas = [schema.jsonValue() for schema in histories[name].schemas]
+        kept["variables"][name] = [now[0], schemas, *now[2:], keys]
     several = {name: history for name, history in histories.items() if len(history.schemas) > 1}
     return Kept(path, raw, json.dumps(kept, indent=1).encode(), several)
+
+
+@dataclass(frozen=True)
+class KeptVariable:
+    """A state variable as a checkpoint has it.
+
+    Attributes:
+        kind: value, list or map.
+        history: the schemas of its rows; what is read becomes rows of the last one.
+        keys: schema of the keys of a map's fields, None where there is none, or none was kept.
+        expires: whether it has a time to live.
+    """
+
+    kind: str
+    history: History
+    keys: t.StructType | None
+    expires: bool
+
+
+def kept_variables(folder: Path) -> dict[str, KeptVariable]:
+    """Returns the state variables that a checkpoint has; raises UsageError where the file is missing or damaged."""
+    path = folder / _KEPT
+    if not path.exists():
+        raise UsageError(f"The file {path}, which has the state variables, is missing: {ADVICE}.")
+    found = {}
+    for name, variable in _parsed(path, path.read_bytes())["variables"].items():
+        kind, schemas, _, expires = _read(variable)
+        keys = variable[4] if len(variable) > 4 else None
+        history = History(tuple(schemas), len(schemas) - 1)
+        found[name] = KeptVariable(kind, history, None if keys is None else t.StructType.fromJson(keys), expires)
+    return found
 
 
 def _parsed(path: Path, raw: bytes) -> dict[str, Any]:
@@ -209,7 +242,7 @@ def _made(variable: Variable) -> _Kept:
 
 def _read(kept: list[Any]) -> _Kept:
     """Returns what a file says of a variable."""
-    kind, schemas, keys, expires = kept
+    kind, schemas, keys, expires, *_ = kept
     return kind, [t.StructType.fromJson(schema) for schema in schemas], keys, expires
 
 

@@ -106,6 +106,11 @@ class _Processing(Operator):
             "time_mode": self.program.time_mode,
         }
 
+    def form(self) -> dict[str, Any]:
+        """Says what keys are; `impls.processor.kept` has the variables."""
+        begins = "empty" if self.initial is None else "own"
+        return {"values": "processor", "begins": begins, "columns": self.program.key.jsonValue()}
+
     def create(self, bin_: int, bins: int, state: BinState) -> None:
         """Gives the processor the bin's initial state."""
         table = None if self.initial is None else self.initial.of(bin_)

@@ -138,6 +138,12 @@ def _is_whole(kind: DataType, key: str) -> bool:
     return False
 
 
+def kind_of_key(df: DataFrame, key: str) -> str:
+    """Returns what a column's keys are before they are bytes: long, string or binary."""
+    kind = df.schema[column_named(df, key)].dataType
+    return "long" if _is_whole(kind, key) else "string" if isinstance(kind, StringType) else "binary"
+
+
 def readable(frame: DataFrame) -> tuple[str, ...]:
     """Returns the columns of what `prepared` returned that versions of the pipeline may read."""
     return tuple(name for name in frame.columns if name not in {*TIES, PRODUCER, NUMBER})

@@ -5,12 +5,14 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 
 from impls.driver.checkpoint import Checkpoint
+from impls.driver.form import keep_form
 from impls.driver.outputs import keep_outputs
 from impls.driver.pipeline import INITIAL
 from impls.durability.files import Files
 from impls.operators.base import Operator
 from impls.operators.pipeline import contents_of
 from impls.protocol.mechanism import Mechanism
+from impls.spark.columns import kind_of_key
 from impls.spark.input import QueryInput
 from impls.spark.master import is_local
 from impls.spark.readiness import host_name
@@ -26,12 +28,14 @@ def spec_of(
     read: QueryInput, how: Mechanism, operator: Operator, sink: Sink, transfer: Transfer | None, *, opened: Checkpoint,
     bins: int, state_dir: str, files: Files | None, repeats: bool, on_error: str,
 ) -> QuerySpec:  # fmt: skip
-    """Returns what is constant for the query's life.
+    """Returns what is constant for the query's life, and keeps how its state is read.
 
     Raises UsageError where its results cannot go on, or another query's state is in its folder on this host.
     """
     _check_state(read.df.sparkSession, state_dir, opened)
     first, out = _first_version(opened, operator), _of(opened, sink)
+    form = {**first.form(), "key": kind_of_key(read.df, opened.settings["key"])}
+    keep_form(opened.own, form, fsync=opened.fsync)
     return QuerySpec(
         opened.query, bins, first, out, state_dir, files, how.shared, transfer, repeats, on_error,
         read.told_apart.by_number(), read.source.linked,

@@ -49,6 +49,11 @@ def stored_name(prefix: bytes, key: bytes) -> bytes:
     return prefix + key
 
 
+def digest_in(key: bytes) -> bytes | None:
+    """Returns the hash that stands for a long key in the name of its entry, behind the prefix; None for a whole key."""
+    return key[-_DIGEST:] if len(key) == _HASHED else None
+
+
 def stored_names(bins: Sequence[int], keys: Sequence[bytes]) -> list[bytes]:
     """Returns the names of keys' entries."""
     if max(map(len, keys), default=0) > _KEY_MAX:

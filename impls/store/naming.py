@@ -40,14 +40,14 @@ def key_part(key: bytes) -> bytes:
     """Returns the part of a name for a grouping key; no other key's begins with it."""
     if len(key) <= _KEY_MAX:
         return len(key).to_bytes(2, "big") + key
-    return _DIGESTED.to_bytes(2, "big") + _digest(key)
+    return _DIGESTED.to_bytes(2, "big") + digest_of(key)
 
 
 def field_part(key: bytes) -> tuple[bytes, bytes]:
     """Returns the part of a name for the key of a map's field, and what the value begins with."""
     if len(key) <= _KEY_MAX:
         return b"\0" + key, b""
-    return b"\1" + _digest(key), len(key).to_bytes(4, "big") + key
+    return b"\1" + digest_of(key), len(key).to_bytes(4, "big") + key
 
 
 def field_of(part: bytes, value: bytes) -> tuple[bytes, bytes]:
@@ -60,16 +60,32 @@ def field_of(part: bytes, value: bytes) -> tuple[bytes, bytes]:
 
 def front_of(name: bytes, value: bytes) -> bytes:
     """Returns what the value of an entry of a variable begins with; see `field_part`."""
-    if name[:1] != MAP or _rest_of(name)[:1] == b"\0":
+    if name[:1] != MAP or key_and_rest(name)[2][:1] == b"\0":
         return b""
     return value[: 4 + int.from_bytes(value[:4], "big")]
 
 
-def _rest_of(name: bytes) -> bytes:
-    """Returns what stands behind the grouping key in the name of an entry of a variable."""
-    at = 2 + name[1]
-    size = int.from_bytes(name[at : at + 2], "big")
-    return name[at + 2 + (_DIGEST if size == _DIGESTED else size) :]
+def key_and_rest(name: bytes) -> tuple[bytes, bool, bytes]:
+    """Returns (grouping key, whether that is its digest, what stands behind it) of the name of a variable's entry."""
+    return _behind(name[2 + name[1] :])
+
+
+def own_timer_of(name: bytes) -> tuple[bytes, bool, int]:
+    """Returns (key, whether that is its digest, time) of a name that `own_timer_name` gave."""
+    key, digested, rest = _behind(name[1:])
+    return key, digested, time_of(rest)
+
+
+def _behind(part: bytes) -> tuple[bytes, bool, bytes]:
+    size = int.from_bytes(part[:2], "big")
+    digested = size == _DIGESTED
+    end = 2 + (_DIGEST if digested else size)
+    return part[2:end], digested, part[end:]
+
+
+def digest_of(key: bytes) -> bytes:
+    """Returns the digest that stands for a long key."""
+    return hashlib.blake2b(key, digest_size=_DIGEST).digest()
 
 
 def item_name(head: bytes, index: int) -> bytes:
@@ -137,7 +153,3 @@ def expiry_name(time: int, entry: bytes) -> bytes:
 def after(prefix: bytes) -> bytes:
     """Returns a name above all that begin with a prefix."""
     return prefix + b"\xff" * 400
-
-
-def _digest(key: bytes) -> bytes:
-    return hashlib.blake2b(key, digest_size=_DIGEST).digest()

@@ -3,24 +3,10 @@
 import json
 
 import pytest
+from averages import running_average
 from topics import json_rows, producer_for
 
 pytestmark = pytest.mark.spark
-
-
-def running_average():
-    """The README's operator, of a class that workers need no file for."""
-    from impls.operators import StatefulMap
-
-    class RunningAverage(StatefulMap):
-        columns = ("amount",)
-
-        def update(self, key, record, state):
-            count, total = state or (0, 0.0)
-            count, total = count + 1, total + record["amount"]
-            return (count, total), {"user": key.decode(), "average": total / count}
-
-    return RunningAverage()
 
 
 def test_a_running_average_survives_a_rescale(spark, kafka, topic_factory, tmp_path, results_of):

@@ -18,6 +18,7 @@ from generators.clock import now_us
 from generators.stream import keycount_values
 from impls.controltopic.client import ControlClient
 from impls.errors import UsageError
+from impls.reading.state import read_state
 from impls.spark.identity import Identified
 from impls.spark.realtime.settings import real_time_settings
 from impls.spark.realtime.start import check_real_time
@@ -75,7 +76,7 @@ def test_a_command_of_the_control_topic_holds_from_a_place_in_the_input(begun, k
 
 @pytest.mark.capability
 @pytest.mark.lengthy
-def test_a_record_that_nothing_follows_is_counted_and_killed_tasks_lose_and_double_nothing(begun):
+def test_a_record_that_nothing_follows_is_counted_and_killed_tasks_lose_and_double_nothing(begun, tmp_path):
     query, counts = begun(slots=2, threads_for=3, batch=LONG)
     counts.send(1, (1,))  # the other partition has never had one
     counts.await_counted()
@@ -96,6 +97,8 @@ def test_a_record_that_nothing_follows_is_counted_and_killed_tasks_lose_and_doub
     counts.await_counted()
     assert query.ask("status")["workers"] == 3
     query.end()
+    state = read_state(tmp_path / "run" / "checkpoint")
+    assert {key.to_bytes(8, "big"): n for key, n in zip(state.key, state.value, strict=True) if n} == counts.last
 
 
 @pytest.mark.capability

@@ -4,11 +4,13 @@ import itertools
 from collections import defaultdict
 
 import pytest
-from drawn import INPUT, OUTPUT, Oracle, drawn
+from drawn import INPUT, OUTPUT, Oracle, drawn, plain
 from hypothesis import given, note
 from hypothesis import strategies as st
 from processing import Given, ProcessorRun
 from timed import close_all, spread
+
+from impls.reading.state import state_at
 
 DELAY_MS = 50
 
@@ -32,6 +34,16 @@ def told(query):
     return users
 
 
+def rows_of(rows):
+    """Rows of state as `Oracle.state` has them; the user `end` only moves time on."""
+    found = [
+        (row.key.user, row.kind, row.name, str(plain(row.field)), str(plain(row.value)))
+        for row in rows if row.key.user != "end"
+    ]  # fmt: skip
+    assert len(set(found)) == len(found)
+    return set(found)
+
+
 @pytest.mark.parametrize("timed", [False, True], ids=["without time", "event time"])
 @given(random=st.randoms(use_true_random=False), epochs=inputs())
 def test_it_gives_what_sparks_tester_gives(tmp_path_factory, timed, random, epochs):
@@ -50,6 +62,8 @@ def test_it_gives_what_sparks_tester_gives(tmp_path_factory, timed, random, epoc
             query.epoch(rows)
             tested.epoch(rows)
         query.settle()
+        with state_at(query.folder / "checkpoint") as state:
+            assert rows_of(state.every_row()) == tested.state("abcd")
     finally:
         close_all()
     assert told(query) == tested.told

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from dictionaries import DROP_ENTRIES, KEYS_PER_BIN, Cluster, Record
 
-from impls.driver.checkpoint import Base
+from impls.driver.base import Base
 from impls.protocol.controller import Controller
 from impls.protocol.events import Command
 from impls.protocol.mechanism import Mechanism

@@ -141,6 +141,21 @@ class Aggregate(RecordOperator):
         ]
         return {"keys": [list(pair) for pair in self.keys.items()], "aggregates": kept}
 
+    def form(self) -> dict[str, Any]:
+        """Says how the buffers of a key become its results."""
+        kept = [[measure.name, measure.function, measure.column, measure.type] for measure in self.measures]
+        ansi = all(measure.ansi for measure in self.measures)
+        return {**super().form(), "values": "aggregates", "keys": self.keys, "aggregates": kept, "ansi": ansi}
+
+    @classmethod
+    def of_form(cls, form: Mapping[str, Any]) -> "Aggregate":
+        """Returns the operator whose form is given; it reads state as that one does."""
+        values = {
+            name: f"{function}({quoted(column) if column else '*'})" for name, function, column, _ in form["aggregates"]
+        }
+        types = {column: kind for _, _, column, kind in form["aggregates"] if column}
+        return cls(form["keys"], values, types, ansi=form["ansi"])
+
     def dump(self, value: Any) -> bytes:
         """Encodes the buffers of a key, one value each."""
         columns = [pa.array([part], kind) for part, kind in zip(value, self._codec.kinds, strict=True)]
@@ -213,6 +228,10 @@ class WindowAggregate(Operator):
         """Returns the identity of the aggregates, and the output mode where it is append."""
         own = self.aggregate.identity()
         return own if self._key_columns is None else {**own, "output_mode": "append"}
+
+    def form(self) -> dict[str, Any]:
+        """Returns that of the aggregates: what stands beside them are expiries."""
+        return self.aggregate.form()
 
     def run(self, state: BinState, inputs: Sequence[Input]) -> Effects:
         """Runs inputs, oldest first."""

@@ -11,12 +11,12 @@ from memory import RESULTS, MemoryOutput
 from native import native_log
 
 from impls import catalog
-from impls.adoption.adopting import made_whole
 from impls.adoption.cutover import Target, file_of, write_cutover, write_images
 from impls.adoption.native import read_log
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
 from impls.durability.files import Files
+from impls.durability.whole import made_whole
 from impls.errors import UsageError
 from impls.operators import Aggregate
 from impls.placement import initial
@@ -112,8 +112,8 @@ def test_an_interrupted_adoption_leaves_nothing_that_can_be_started(tmp_path):
     with pytest.raises(FileNotFoundError), made_whole(into) as folder:
         shutil.copy(folder / "nothing", folder / "half")
     assert not list(into.parent.iterdir())
-    (into.parent / ".checkpoint.adopting").mkdir()  # of a process that was killed
-    (into.parent / ".checkpoint.adopting" / "old").touch()
+    (into.parent / ".checkpoint.half").mkdir()  # of a process that was killed
+    (into.parent / ".checkpoint.half" / "old").touch()
     with made_whole(into) as folder:
         (folder / "whole").touch()
     assert [path.name for path in into.iterdir()] == ["whole"]

@@ -1,0 +1,231 @@
+"""How entries of state become rows that a user reads, by the form that a query has left (`impls.driver.form`).
+
+A form is a dictionary of JSON values, of which an operator gives `Operator.form` and the start of a query the rest:
+
+| name | meaning |
+|---|---|
+| values | what entries are: bytes, json, keyed (`impls.store.keyed`), processor, aggregates, count or dense |
+| begins | what a bin begins with: empty, dense, preload, or own, which only the operator knows |
+| key | what keys are before they are bytes: long, string or binary |
+| columns | of a processor the schema of the grouping key, as which its keys are encoded |
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from pyspark.sql import types as t
+
+from impls.aggregation import KeyColumns
+from impls.errors import StateError
+from impls.operators import Aggregate
+from impls.operators.aggregates.rows import WINDOW, decimal_of
+from impls.processor.keys import KeyCodec
+from impls.reading.variables import Variables
+from impls.store import naming
+from impls.store.entries import digest_in
+
+Entries = list[tuple[bytes, bytes]]
+"""Names and values of a bin's entries, in order of the names."""
+
+
+class StateRow(NamedTuple):
+    """A piece of a key's state.
+
+    Attributes:
+        bin: the key's bin.
+        key: an int, a str or bytes, or a Row of the key's columns; `Digest` where a long key itself is not kept.
+        kind: value, list, map or timer.
+        name: of the state variable, "" for the only one.
+        field: key of a map's field, or place of a list's item from 0; None for the others.
+        value: as the operator gave it; of aggregates a Row of the results; of a timer its time.
+    """
+
+    bin: int
+    key: Any
+    kind: str
+    name: str
+    field: Any
+    value: Any
+
+
+class Digest(str):
+    """The digest, as hexadecimal digits, of a long key, which its state does not have itself.
+
+    Keys from 151 bytes on are long where a key has several entries, others from 480 bytes on.
+    """
+
+    __slots__ = ()
+
+
+Reader = Callable[[int, Entries], Iterator[StateRow]]
+"""Reads the entries of a bin."""
+
+
+def reader_of(form: Mapping[str, Any], *, columns: bool, variables: Variables | None = None) -> Reader:
+    """Returns what reads entries of a form.
+
+    Args:
+        form: the form.
+        columns: keys are encoded columns (`impls.processor.keys`), as `impls.aggregate` has them.
+        variables: of a processor.
+    """
+    match form["values"]:
+        case "aggregates":
+            return _aggregates(form, columns=columns)
+        case "processor":
+            assert variables is not None, "a processor keeps its variables beside the checkpoint"
+            return _processor(KeyCodec(t.StructType.fromJson(form["columns"])).decode, variables)
+        case "keyed":
+            return _keyed(_key_of(form["key"]))
+        case "json":
+            return _single(_key_of(form["key"]), _json)
+        case "count":
+            return _single(_key_of("long"), _count)
+    return _single(_key_of(form["key"]), bytes)
+
+
+def _key_of(kind: str) -> Callable[[bytes], Any]:
+    if kind == "long":
+        return lambda raw: int.from_bytes(raw, "big", signed=True)
+    return (lambda raw: raw.decode(errors="backslashreplace")) if kind == "string" else bytes
+
+
+def _json(raw: bytes) -> Any:
+    """Reads JSON; what is none is of a version of the pipeline that has an encoding of its own."""
+    try:
+        return json.loads(raw)
+    except ValueError:
+        return raw
+
+
+def _count(raw: bytes) -> int:
+    return int.from_bytes(raw[:8], "little", signed=True)
+
+
+def _single(key_of: Callable[[bytes], Any], load: Callable[[bytes], Any]) -> Reader:
+    """Returns what reads entries that are a key's only one."""
+
+    def read(bin_: int, entries: Entries) -> Iterator[StateRow]:
+        for name, value in entries:
+            digest = digest_in(name)
+            key = key_of(name) if digest is None else Digest(digest.hex())
+            yield StateRow(bin_, key, "value", "", None, load(value))
+
+    return read
+
+
+def _aggregates(form: Mapping[str, Any], *, columns: bool) -> Reader:
+    operator, keys = Aggregate.of_form(form), _columns_of(form["keys"]) if columns else None
+    key_of, names = _key_of(form["key"]), [measure.name for measure in operator.measures]
+
+    def read(bin_: int, entries: Entries) -> Iterator[StateRow]:
+        kept = [(key, value) for key, value in entries if keys is None or key[:1] < naming.LIST]  # without expiries
+        if not kept:
+            return
+        digests = [digest_in(key) for key, _ in kept]
+        raw = [key for (key, _), digest in zip(kept, digests, strict=True) if digest is None]
+        whole = map(key_of, raw) if keys is None else map(_row_of, keys(raw).to_pylist())
+        known = (next(whole) if digest is None else Digest(digest.hex()) for digest in digests)
+        buffers = operator.buffers_of([value for _, value in kept])
+        results = [measure.result(own).to_pylist() for measure, own in zip(operator.measures, buffers, strict=True)]
+        for key, values in zip(known, zip(*results, strict=True), strict=True):
+            yield StateRow(bin_, key, "value", "", None, t.Row(**dict(zip(names, values, strict=True))))
+
+    return read
+
+
+def _row_of(values: dict[str, Any]) -> t.Row:
+    """Returns a row; a window within it becomes one too, so that keys can be hashed."""
+    return t.Row(**{name: _row_of(value) if isinstance(value, dict) else value for name, value in values.items()})
+
+
+_ATOMIC = {
+    kind.simpleString(): kind
+    for kind in (
+        t.BooleanType(), t.ByteType(), t.ShortType(), t.IntegerType(), t.LongType(), t.FloatType(), t.DoubleType(),
+        t.StringType(), t.BinaryType(), t.DateType(), t.TimestampType(), t.TimestampNTZType(),
+    )
+}  # fmt: skip
+
+
+def _columns_of(kinds: Mapping[str, str]) -> KeyColumns:
+    """Returns what reads keys of columns, given the names of their types, which pyspark parses in a session only."""
+
+    def kind_of(name: str) -> t.DataType:
+        if name == WINDOW:
+            return t.StructType([t.StructField(part, t.TimestampType()) for part in ("start", "end")])
+        decimal = decimal_of(name)
+        return _ATOMIC[name] if decimal is None else t.DecimalType(*decimal)
+
+    return KeyColumns(t.StructType([t.StructField(name, kind_of(kind)) for name, kind in kinds.items()]))
+
+
+class _Keys:
+    """Keys by the names of entries: a long one is known where an entry of a timer has it."""
+
+    def __init__(self, key_of: Callable[[bytes], Any], timers: Iterable[tuple[bytes, bytes]]):
+        self._key_of = key_of
+        self._long = {naming.digest_of(key): key for _, key in timers if key}
+
+    def __call__(self, raw: bytes, *, digested: bool) -> Any:
+        if not digested:
+            return self._key_of(raw)
+        return self._key_of(self._long[raw]) if raw in self._long else Digest(raw.hex())
+
+
+def _keyed(key_of: Callable[[bytes], Any]) -> Reader:
+    def read(bin_: int, entries: Entries) -> Iterator[StateRow]:
+        keys = _Keys(key_of, [entry for entry in entries if entry[0][:1] == naming.TIMER])
+        firsts: dict[bytes, int] = {}
+        for name, raw in entries:
+            if name[:1] == naming.TIMER:
+                time, key = naming.timer_of(name, raw)
+                yield StateRow(bin_, key_of(key), "timer", "", None, time)
+            elif name[:1] == naming.LIST:
+                firsts[name[1:]] = naming.list_bounds(raw)[0]
+            elif (kind := _KINDS.get(name[:1])) is not None:
+                raw_key, digested, rest = naming.key_and_rest(name)
+                field, value = _apart(kind, name, rest, raw, firsts)
+                yield StateRow(
+                    bin_, keys(raw_key, digested=digested), kind, naming.label_of(name), field, json.loads(value)
+                )
+            else:
+                raise StateError(f"Bin {bin_} has an entry that is of no operator with keyed state.")
+
+    return read
+
+
+_KINDS = {naming.VALUE: "value", naming.MAP: "map", naming.ITEM: "list"}
+
+
+def _apart(kind: str, name: bytes, rest: bytes, raw: bytes, firsts: Mapping[bytes, int]) -> tuple[Any, bytes]:
+    """Returns (field of a map or place in a list, stored value) of an entry."""
+    if kind == "map":
+        return naming.field_of(rest, raw)
+    if kind == "list":
+        return int.from_bytes(rest, "big") - firsts.get(name[1 : len(name) - len(rest)], 0), raw
+    return None, raw
+
+
+def _processor(key_of: Callable[[bytes], Any], variables: Variables) -> Reader:
+    def read(bin_: int, entries: Entries) -> Iterator[StateRow]:
+        keys = _Keys(key_of, [entry for entry in entries if entry[0][:1] == naming.TIMER])
+        places: dict[bytes, int] = {}
+        for name, raw in entries:
+            if name[:1] == naming.TIMERS:
+                raw_key, digested, time = naming.own_timer_of(name)
+                yield StateRow(bin_, keys(raw_key, digested=digested), "timer", "", None, time)
+            elif (kind := _KINDS.get(name[:1])) is not None:
+                raw_key, digested, rest = naming.key_and_rest(name)
+                label, (field, stored) = naming.label_of(name), _apart(kind, name, rest, raw, {})
+                found = variables.read(label, field, stored)
+                if found is not None:
+                    at = (name[1 : len(name) - len(rest)], label)
+                    if kind == "list":  # those that have expired have no place
+                        field = places[at[0]] = places.get(at[0], -1) + 1
+                    else:
+                        field = found[0]
+                    yield StateRow(bin_, keys(raw_key, digested=digested), kind, label, field, found[1])
+
+    return read

@@ -1,0 +1,111 @@
+"""`read_state`: the state of all keys at the end of one epoch, from a checkpoint, with or without its query running."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import lmdb
+import pandas as pd
+
+from impls.aggregation import GROUPING_KEY
+from impls.errors import StateError
+from impls.operators import DenseCount
+from impls.reading.forms import Reader, StateRow, reader_of
+from impls.reading.stored import EndedEpoch, StoredQuery, restored
+from impls.reading.variables import Variables
+from impls.store.entries import SLOTS, block_numbers, open_blocks
+from impls.store.state import BinState
+from impls.store.tables import DENSE, bin_range, chunks
+
+_ATTEMPTS = 5  # a query that runs may delete a file that is still to be read
+_HIGHEST = b"\xff" * 512  # above all keys
+
+
+class StateAt:
+    """The state of a query at the end of an epoch; see `state_at`.
+
+    Attributes:
+        query: identity of the query.
+        epoch: the epoch.
+        bins: the number of bins.
+    """
+
+    def __init__(self, stored: StoredQuery, ended: EndedEpoch, txn: lmdb.Transaction):
+        self.query, self.epoch, self.bins = stored.query, ended.epoch, stored.bins
+        self._form, self._txn, self._state = stored.form, txn, BinState(txn, stored.bins)
+        self._read = _reader(stored, ended)
+
+    def rows(self, bin_: int) -> Iterator[StateRow]:
+        """Yields what a bin holds, in the order of the store; raises StateError where it is damaged."""
+        if self._form["values"] == "dense":
+            yield from _counts(self._txn, bin_, self.bins, self._form["keys"])
+        else:
+            yield from self._read(bin_, self._state.scan(bin_, b"", _HIGHEST))
+
+    def every_row(self) -> Iterator[StateRow]:
+        """Yields what all bins hold, bin by bin."""
+        for bin_ in range(self.bins):
+            yield from self.rows(bin_)
+
+
+def _reader(stored: StoredQuery, ended: EndedEpoch) -> Reader:
+    form = stored.form
+    variables = Variables(stored.folder, ended.now) if form["values"] == "processor" else None
+    return reader_of(form, columns=stored.settings["key"] == GROUPING_KEY, variables=variables)
+
+
+def _counts(txn: lmdb.Transaction, bin_: int, bins: int, keys: int) -> Iterator[StateRow]:
+    """Yields the counts of a dense bin, whose keys are a range of 0..keys-1."""
+    each = DenseCount(keys).per_bin(bins)
+    first, last = bin_ * each, min((bin_ + 1) * each, keys)
+    for blocks in chunks(txn, *bin_range(DENSE, bin_)):
+        names, values = [bytes(name) for name, _ in blocks], [value for _, value in blocks]
+        words = open_blocks(b"".join(values), block_numbers(names), f"bin {bin_}")[:, :SLOTS]
+        counts = words.ravel()[: max(last - first, 0)].tolist()
+        for key, count in enumerate(counts, first):
+            yield StateRow(bin_, key, "value", "", None, count)
+        first += len(counts)
+
+
+@contextmanager
+def state_at(
+    checkpoint: str | Path, epoch: int | None = None, *, log_dir: str | None = None, scratch: str | None = None
+) -> Iterator[StateAt]:
+    """Opens the state of all keys at the end of an epoch; see `read_state`."""
+    with ExitStack() as held:
+        for attempt in range(_ATTEMPTS):
+            stored = StoredQuery(Path(checkpoint), log_dir)
+            try:
+                ended = stored.ended(epoch)
+                txn = held.enter_context(restored(stored, ended, scratch))
+                break
+            except StateError:
+                if attempt == _ATTEMPTS - 1 or stored.mark() == StoredQuery(Path(checkpoint), log_dir).mark():
+                    raise
+        yield StateAt(stored, ended, txn)
+
+
+def read_state(
+    checkpoint: str | Path, epoch: int | None = None, *, log_dir: str | None = None, scratch: str | None = None
+) -> pd.DataFrame:
+    """Returns the state of all keys at the end of an epoch, with the columns of `impls.reading.forms.StateRow`.
+
+    It comes from snapshots and changelog: workers' environments are not looked at, nothing is written beside a folder
+    that goes again, and a query that runs is not disturbed. `attrs` of the frame have the query and the epoch. What has
+    a time to live is left out when it has expired. Records that wait in queues, as their bin was on its way, have not
+    been applied yet.
+
+    Args:
+        checkpoint: the checkpoint folder; of a chain that of a stage.
+        epoch: the epoch, by default the last one that has ended.
+        log_dir: folder or URI of changelog and snapshots, if the query has one.
+        scratch: a folder with room for the state; by default that of temporary files.
+
+    Raises:
+        UsageError: there is no checkpoint, it keeps no changelog, or the epoch is not to be had.
+        StateError: a file of the checkpoint is missing or damaged; the message names it.
+    """
+    with state_at(checkpoint, epoch, log_dir=log_dir, scratch=scratch) as state:
+        frame = pd.DataFrame(state.every_row(), columns=StateRow._fields)
+        frame.attrs = {"query": state.query, "epoch": state.epoch}
+        return frame

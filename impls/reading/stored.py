@@ -1,0 +1,174 @@
+"""A query's checkpoint, read without opening it: nothing is written, and a query that runs goes on."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+import lmdb
+import numpy as np
+from numpy.typing import NDArray
+
+from impls.driver.base import Base, read_base
+from impls.driver.checkpoint import entries_of, settings_of
+from impls.driver.form import read_form
+from impls.durability.files import Files
+from impls.durability.restore import RestoreRequest, RestoreSource, restore
+from impls.durability.schedule import NAME, read_manifest
+from impls.errors import ADVICE, StateError, UsageError
+from impls.operators import DenseCount, HashCount
+from impls.operators.base import Effects, Operator
+from impls.protocol.controller import Controller
+from impls.protocol.mechanism import Mechanism
+from impls.protocol.plan import WrittenPlan
+from impls.protocol.view import Observation
+from impls.store.environment import Store
+from impls.store.state import BinState
+
+_ROOM = 4  # times the bytes of state and changelog that an environment may take
+_LEAST_ROOM = 1 << 30
+
+
+@dataclass(frozen=True)
+class EndedEpoch:
+    """An epoch of a query that has ended.
+
+    Attributes:
+        epoch: its number.
+        location: int32, shape (B,): which worker held each bin at its end.
+        size: int64, shape (B,): bytes of the bins' state then.
+        now: processing time of the epoch, ms, None where the operator asks for none.
+    """
+
+    epoch: int
+    location: NDArray[np.int32]
+    size: NDArray[np.int64]
+    now: int | None
+
+
+class StoredQuery:
+    """What a checkpoint says of its query.
+
+    Attributes:
+        folder: the checkpoint folder.
+        query: identity of the query.
+        settings: with which it began.
+        form: how its state is read, see `impls.reading.forms`.
+        files: changelog and snapshots.
+
+    Raises:
+        UsageError: there is no checkpoint, a file of it is damaged, or it keeps no changelog.
+    """
+
+    def __init__(self, folder: Path, log_dir: str | None = None):
+        self.folder, own = folder.absolute(), folder.absolute() / "rescale"
+        self.query, self.settings = settings_of(self.folder)
+        self.form = read_form(own)
+        if not self.settings["changelog"]:
+            shared = self.settings["state"] == "shared"
+            where = "in the store that all workers share" if shared else "in state_dir alone"
+            raise UsageError(f"The query of {folder} keeps no changelog: its state is {where}.")
+        self.files = Files(log_dir or str(own))
+        self._base = read_base(own, self.query)
+        self._plans, self._observed = (entries_of(own, name, self._base) for name in ("plan", "observed"))
+
+    def mark(self) -> tuple[Any, ...]:
+        """Returns what is another where the query has gone on since."""
+        return self.files.read(NAME), _epoch_of(self._base), len(self._plans), len(self._observed)
+
+    @property
+    def bins(self) -> int:
+        """The number of bins."""
+        return int(self.settings["bins"])
+
+    def source(self) -> RestoreSource:
+        """Returns where bins are restored from; what they begin with comes from the form."""
+        return RestoreSource(self.files, self.query, self.bins, _Beginning(self.form))
+
+    def ended(self, epoch: int | None) -> EndedEpoch:
+        """Returns an epoch, the last one by default.
+
+        Raises UsageError where it has not ended yet, or its state is not kept any more.
+        """
+        plans = [WrittenPlan.from_json(entry) for entry in self._plans]
+        observed = [Observation.from_json(entry) for entry in self._observed]
+        last = max([one.epoch for one in observed if not one.stopped], default=_epoch_of(self._base))
+        first = max(_epoch_of(self._base), self._first_shown(), 0)
+        if last < first:
+            raise UsageError(f"No epoch of the query of {self.folder} has ended yet.")
+        wanted = last if epoch is None else epoch
+        if not first <= wanted <= last:
+            raise UsageError(f"The checkpoint {self.folder} has the state at the ends of epochs {first} to {last}.")
+        known = self._replayed(plans, [one for one in observed if one.epoch <= wanted])
+        clock = next((plan.clock for plan in reversed(plans) if plan.epoch == wanted), None)
+        return EndedEpoch(wanted, known.location, known.size, None if clock is None else clock.now)
+
+    def _first_shown(self) -> int:
+        """Returns the first epoch that all snapshots show, or changelog behind them."""
+        return int(read_manifest(self.files, self.query, self.bins).file_epoch.max())
+
+    def _replayed(self, plans: list[WrittenPlan], observed: list[Observation]) -> Controller:
+        planless = cast(Mechanism, None)  # which only plans ask
+        known = Controller(np.zeros(self.bins, np.int32), planless)
+        try:
+            if self._base is not None:
+                known.restore(self._base.controller)
+            known.replay(plans, observed, ())
+        except (StateError, KeyError, ValueError) as error:
+            raise UsageError(f"The journals of {self.folder} do not fit together ({error}): {ADVICE}.") from error
+        return known
+
+
+def _epoch_of(base: Base | None) -> int:
+    return -1 if base is None else base.epoch
+
+
+@contextmanager
+def restored(stored: StoredQuery, ended: EndedEpoch, scratch: str | None = None) -> Iterator[lmdb.Transaction]:
+    """Yields a transaction with the state of all bins at the end of an epoch, restored into a folder that goes again.
+
+    Args:
+        stored: the query.
+        ended: the epoch.
+        scratch: where the folder is made; by default where temporary files are.
+
+    Raises:
+        StateError: a file is missing or damaged; the message names it.
+    """
+    log = sum(size for _, size in stored.files.names("log"))
+    with TemporaryDirectory(prefix="state-", dir=scratch) as folder:
+        room = max(_LEAST_ROOM, _ROOM * (int(ended.size.sum()) + log))
+        with Store.open(Path(folder) / "all", map_bytes=room) as store:
+            txn = store.begin()
+            try:
+                owners = dict(enumerate(ended.location.tolist()))
+                restore(stored.source(), txn, ended.epoch, RestoreRequest(owners, past=True))
+                yield txn
+            finally:
+                txn.abort()
+
+
+class _Beginning(Operator):
+    """Creates bins as a form says; it runs nothing."""
+
+    def __init__(self, form: dict[str, Any]):
+        self._form = form
+
+    def create(self, bin_: int, bins: int, state: BinState) -> None:
+        """Creates a bin; raises StateError where only the operator knows with what it begins."""
+        match self._form["begins"]:
+            case "dense":
+                DenseCount(self._form["keys"]).create(bin_, bins, state)
+            case "preload":
+                HashCount(self._form["preload"], self._form["value_bytes"]).create(bin_, bins, state)
+            case "own":
+                raise StateError(
+                    f"Bin {bin_} has no snapshot yet, and only the operator knows with what it began: let the query "
+                    "run until it has snapshots of all bins."
+                )
+
+    def run(self, *_: Any) -> Effects:
+        """Is not called."""
+        raise NotImplementedError

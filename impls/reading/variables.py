@@ -1,0 +1,38 @@
+"""The state variables of a processor as its checkpoint has them: rows and keys of fields to values."""
+
+from pathlib import Path
+from typing import Any
+
+from impls.processor.kept import EvolvedRows, kept_variables
+from impls.processor.keys import KeyCodec
+from impls.store.naming import time_of
+
+
+class Variables:
+    """read() gives what an entry of a variable holds.
+
+    Args:
+        folder: the checkpoint's.
+        now: processing time, ms, up to which what has a time to live has expired; None for no such time.
+
+    Raises:
+        UsageError: the file that names the variables is missing or damaged.
+    """
+
+    def __init__(self, folder: Path, now: int | None):
+        self._now, self._of = now, kept_variables(folder)
+        self._rows = {name: EvolvedRows(kept.history) for name, kept in self._of.items()}
+        self._keys = {name: KeyCodec(kept.keys) for name, kept in self._of.items() if kept.keys is not None}
+
+    def read(self, name: str, field: Any, stored: bytes) -> tuple[Any, Any] | None:
+        """Returns (key of the field, value) as Rows, the former as it is where it is no map; None for what has expired.
+
+        A field's key is bytes where an early version has not kept what keys are.
+        """
+        kept, raw = self._of[name], stored
+        if kept.expires:
+            if self._now is not None and time_of(raw) <= self._now:
+                return None
+            raw = raw[8 if kept.kind == "list" else 16 :]
+        key = self._keys[name].decode(field) if name in self._keys else field
+        return key, self._rows[name].decode_row(raw)

@@ -1,0 +1,135 @@
+"""State read from a checkpoint is what the operator's calls have left, at the end of every epoch that is kept."""
+
+import re
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from timed import BINS, TimedRun
+
+from impls.errors import UsageError
+from impls.operators.timed import KeyedProcess
+from impls.protocol.eventtime import EventTime
+from impls.reading.forms import Digest
+from impls.reading.state import read_state, state_at
+from impls.reading.texts import differences
+from impls.store.naming import digest_of
+
+FAR, LONG = 1 << 40, b"long" * 50
+KEYS = (b"a", b"b", b"key 3", b"", LONG)
+FIELDS = (b"x", b"", b"field" * 50)
+
+
+class Everything(KeyedProcess):
+    """Does with a key's state what records say."""
+
+    event_time = EventTime("at")
+    columns = ("at", "what", "n")
+
+    def record(self, record, one):
+        what, n = record["what"], record["n"]
+        match what:
+            case "value":
+                one.set_value(n or None, "v")
+            case "append":
+                one.append(n, "l")
+            case "clear":
+                one.clear("l")
+            case "field":
+                one.set_field(FIELDS[n % 3], n or None, "m")
+            case "timer":
+                one.set_timer(FAR + n)
+            case "cancel":
+                one.cancel_timer(FAR + n)
+
+
+def model(records):
+    """What records leave, as rows of read_state without bins."""
+    values, lists, fields, timers = {}, {}, {}, set()
+    for key, what, n in records:
+        match what:
+            case "value":
+                values[key] = n or None
+            case "append":
+                lists.setdefault(key, []).append(n)
+            case "clear":
+                lists.pop(key, None)
+            case "field":
+                fields[key, FIELDS[n % 3]] = n or None
+            case "timer":
+                timers.add((key, FAR + n))
+            case "cancel":
+                timers.discard((key, FAR + n))
+    named = {key for key, _ in timers}
+    shown = {key: Digest(digest_of(key).hex()) if key == LONG and key not in named else key for key in KEYS}
+    return {
+        *((shown[key], "value", "v", None, n) for key, n in values.items() if n is not None),
+        *((shown[key], "list", "l", place, n) for key, items in lists.items() for place, n in enumerate(items)),
+        *((shown[key], "map", "m", field, n) for (key, field), n in fields.items() if n is not None),
+        *((key, "timer", "", None, time) for key, time in timers),
+    }
+
+
+RECORD = st.tuples(
+    st.sampled_from(KEYS), st.sampled_from(["value", "append", "clear", "field", "timer", "cancel"]), st.integers(0, 6)
+)
+EPOCH = st.tuples(
+    st.lists(RECORD, max_size=12), st.sampled_from(["", "", "", "move", "restart", "lose"]), st.integers(0, 2)
+)
+
+
+def rows_of(frame):
+    found = [tuple(row)[1:] for row in frame.astype(object).where(frame.notna(), None).itertuples(index=False)]
+    assert len(found) == len(set(found)), "a row comes once"
+    return set(found)
+
+
+@given(st.lists(EPOCH, min_size=1, max_size=14), st.sampled_from([2, 4, 300]))
+def test_every_epoch_that_is_kept_is_read_as_it_was(epochs, replay_epochs):
+    with tempfile.TemporaryDirectory() as folder:
+        run = TimedRun(Path(folder), Everything(), replay_epochs=replay_epochs)
+        history, at_end = [], []
+        for number, (records, event, worker) in enumerate(epochs):
+            if event == "move":
+                run.move([(bin_ + number) % 3 for bin_ in range(BINS)])
+            elif event == "restart":
+                run.restart()
+            elif event == "lose":
+                run.lose(worker)
+            run.epoch([(0, key, {"at": number, "what": what, "n": n}) for key, what, n in records])
+            history += records
+            at_end.append(model(history))
+        kept = list(readable(run.folder / "checkpoint", len(epochs)))
+        assert kept[-1] == len(epochs) - 1, "the last one is always there"
+        for epoch in kept:
+            frame = read_state(run.folder / "checkpoint", epoch)
+            assert frame.attrs["epoch"] == epoch
+            assert rows_of(frame) == at_end[epoch]
+        told_apart(run.folder / "checkpoint", kept[0], kept[-1], at_end)
+        run.checkpoint.close()
+
+
+def readable(checkpoint, epochs):
+    """The epochs whose state is kept, as the sentence says that refuses others."""
+    with (
+        pytest.raises(UsageError, match="has the state at the ends of epochs") as refused,
+        state_at(checkpoint, epochs),
+    ):
+        pass
+    first, last = map(int, re.findall(r"epochs (\d+) to (\d+)", str(refused.value))[0])
+    return range(first, last + 1)
+
+
+def told_apart(checkpoint, first, last, at_end):
+    """What differs between two epochs leads from the rows of the one to those of the other."""
+    with state_at(checkpoint, first) as before, state_at(checkpoint, last) as after:
+        pairs = list(differences(before, after))
+    old, new = (
+        ({tuple(row)[1:] for row in side if row is not None} for side in zip(*pairs, strict=True))
+        if pairs
+        else (set(), set())
+    )
+    assert old == at_end[first] - at_end[last]
+    assert new == at_end[last] - at_end[first]
