@@ -10,6 +10,7 @@ from rich.table import Table
 
 from harness.options import ending
 from impls.durability.whole import made_whole
+from impls.errors import UsageError
 from impls.reading.forms import StateRow
 from impls.reading.state import StateAt, state_at
 from impls.reading.texts import differences, fields_of, is_of_key, json_text, write_parquet
@@ -21,10 +22,12 @@ def run_state(
     against: int | None, as_json: bool, limit: int,
 ) -> int:  # fmt: skip
     """Reads a checkpoint's state at the end of an epoch as the options say, and returns the exit code."""
+    if into is not None and (key is not None or against is not None or as_json):
+        raise UsageError("--into writes all rows: leave out --key, --against and --json.")
     with state_at(checkpoint, epoch, log_dir=log_dir) as state:
         if against is not None:
             with state_at(checkpoint, against, log_dir=log_dir) as before:
-                return _compare(before, state, as_json=as_json, limit=limit)
+                return _compare(before, state, key, as_json=as_json, limit=limit)
         if into is not None:
             return _write(state, Path(into))
         rows = state.every_row() if key is None else (row for row in state.every_row() if is_of_key(row, key))
@@ -71,7 +74,7 @@ def _table(rows: Iterable[StateRow]) -> Table:
     return table
 
 
-def _compare(before: StateAt, after: StateAt, *, as_json: bool, limit: int) -> int:
+def _compare(before: StateAt, after: StateAt, key: str | None, *, as_json: bool, limit: int) -> int:
     """Prints what differs between two epochs: lines of JSON, or a table of the first, and how many there are."""
     table, number = Table(box=None), {"new": 0, "gone": 0, "changed": 0}
     for name in ("", "key", "kind", "name", "field", f"epoch {before.epoch}", f"epoch {after.epoch}"):
@@ -79,6 +82,8 @@ def _compare(before: StateAt, after: StateAt, *, as_json: bool, limit: int) -> i
     for old, new in differences(before, after):
         row, what = new or old, "new" if old is None else "gone" if new is None else "changed"
         assert row is not None, "a difference has a row in one of the epochs"
+        if key is not None and not is_of_key(row, key):
+            continue
         number[what] += 1
         if as_json:
             values = {"before": old, "after": new}

@@ -21,6 +21,7 @@ from impls.errors import StateError
 from impls.operators import Aggregate
 from impls.operators.aggregates.rows import WINDOW, decimal_of
 from impls.processor.keys import KeyCodec
+from impls.processor.rows import row_maker
 from impls.reading.variables import Variables
 from impls.store import naming
 from impls.store.entries import digest_in
@@ -117,7 +118,7 @@ def _single(key_of: Callable[[bytes], Any], load: Callable[[bytes], Any]) -> Rea
 
 def _aggregates(form: Mapping[str, Any], *, columns: bool) -> Reader:
     operator, keys = Aggregate.of_form(form), _columns_of(form["keys"]) if columns else None
-    key_of, names = _key_of(form["key"]), [measure.name for measure in operator.measures]
+    key_of, result = _key_of(form["key"]), row_maker([measure.name for measure in operator.measures])
 
     def read(bin_: int, entries: Entries) -> Iterator[StateRow]:
         kept = [(key, value) for key, value in entries if keys is None or key[:1] < naming.LIST]  # without expiries
@@ -130,14 +131,14 @@ def _aggregates(form: Mapping[str, Any], *, columns: bool) -> Reader:
         buffers = operator.buffers_of([value for _, value in kept])
         results = [measure.result(own).to_pylist() for measure, own in zip(operator.measures, buffers, strict=True)]
         for key, values in zip(known, zip(*results, strict=True), strict=True):
-            yield StateRow(bin_, key, "value", "", None, t.Row(**dict(zip(names, values, strict=True))))
+            yield StateRow(bin_, key, "value", "", None, result(values))
 
     return read
 
 
 def _row_of(values: dict[str, Any]) -> t.Row:
     """Returns a row; a window within it becomes one too, so that keys can be hashed."""
-    return t.Row(**{name: _row_of(value) if isinstance(value, dict) else value for name, value in values.items()})
+    return row_maker([*values])([_row_of(value) if isinstance(value, dict) else value for value in values.values()])
 
 
 _ATOMIC = {

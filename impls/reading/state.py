@@ -106,6 +106,6 @@ def read_state(
         StateError: a file of the checkpoint is missing or damaged; the message names it.
     """
     with state_at(checkpoint, epoch, log_dir=log_dir, scratch=scratch) as state:
-        frame = pd.DataFrame(state.every_row(), columns=StateRow._fields)
+        frame = pd.DataFrame(state.every_row(), columns=StateRow._fields, dtype=object).astype({"bin": "int32"})
         frame.attrs = {"query": state.query, "epoch": state.epoch}
         return frame

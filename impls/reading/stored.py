@@ -71,8 +71,7 @@ class StoredQuery:
             where = "in the store that all workers share" if shared else "in state_dir alone"
             raise UsageError(f"The query of {folder} keeps no changelog: its state is {where}.")
         self.files = Files(log_dir or str(own))
-        self._base = read_base(own, self.query)
-        self._plans, self._observed = (entries_of(own, name, self._base) for name in ("plan", "observed"))
+        self._base, self._plans, self._observed = _journals(own, self.query)
 
     def mark(self) -> tuple[Any, ...]:
         """Returns what is another where the query has gone on since."""
@@ -121,6 +120,15 @@ class StoredQuery:
         return known
 
 
+def _journals(own: Path, query: str) -> tuple[Base | None, list[dict[str, Any]], list[dict[str, Any]]]:
+    """Returns the base with the plans and observations behind it, as they were at one time: a new base cuts these."""
+    while True:
+        base = read_base(own, query)
+        plans, observed = (entries_of(own, name, base) for name in ("plan", "observed"))
+        if _epoch_of(base) == _epoch_of(read_base(own, query)):
+            return base, plans, observed
+
+
 def _epoch_of(base: Base | None) -> int:
     return -1 if base is None else base.epoch
 
@@ -135,7 +143,7 @@ def restored(stored: StoredQuery, ended: EndedEpoch, scratch: str | None = None)
         scratch: where the folder is made; by default where temporary files are.
 
     Raises:
-        StateError: a file is missing or damaged; the message names it.
+        StateError: a file is missing or damaged, which the message names, or the folder has no room.
     """
     log = sum(size for _, size in stored.files.names("log"))
     with TemporaryDirectory(prefix="state-", dir=scratch) as folder:
@@ -143,11 +151,20 @@ def restored(stored: StoredQuery, ended: EndedEpoch, scratch: str | None = None)
         with Store.open(Path(folder) / "all", map_bytes=room) as store:
             txn = store.begin()
             try:
-                owners = dict(enumerate(ended.location.tolist()))
-                restore(stored.source(), txn, ended.epoch, RestoreRequest(owners, past=True))
+                _restore(stored, ended, txn, folder)
                 yield txn
             finally:
                 txn.abort()
+
+
+def _restore(stored: StoredQuery, ended: EndedEpoch, txn: lmdb.Transaction, folder: str) -> None:
+    owners = dict(enumerate(ended.location.tolist()))
+    try:
+        restore(stored.source(), txn, ended.epoch, RestoreRequest(owners, past=True))
+    except lmdb.Error as error:
+        raise StateError(
+            f"The state cannot be restored into {folder}: {error}; TMPDIR names another place."
+        ) from error
 
 
 class _Beginning(Operator):

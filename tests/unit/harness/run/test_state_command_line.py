@@ -48,6 +48,8 @@ def test_a_key_is_shown_as_it_was_at_the_end_of_an_epoch(checkpoint, capsys, epo
 def test_epochs_are_compared(checkpoint, capsys):
     _, said = told(capsys, checkpoint, against=0)
     assert "1 new, 0 gone, 1 changed" in said.out
+    _, said = told(capsys, checkpoint, against=0, key="7")
+    assert "0 new, 0 gone, 1 changed" in said.out
     _, said = told(capsys, checkpoint, 0, against=1, as_json=True)
     assert {line.split(",")[0] for line in said.out.splitlines()} == {'{"what": "gone"', '{"what": "changed"'}
 
@@ -56,6 +58,8 @@ def test_a_folder_is_written_once_and_whole(checkpoint, capsys, tmp_path):
     code, said = told(capsys, checkpoint, into=str(tmp_path / "out"))
     assert code == 0
     assert pq.read_table(said.out.splitlines()[-1]).num_rows == KEYS + 1
+    code, said = told(capsys, checkpoint, into=str(tmp_path / "other"), key="7")
+    assert (code, said.err) == (2, "--into writes all rows: leave out --key, --against and --json.\n")
     code, said = told(capsys, checkpoint, into=str(tmp_path / "out"))
     assert code == 2
     assert "is there already" in said.err
