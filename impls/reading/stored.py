@@ -162,9 +162,7 @@ def _restore(stored: StoredQuery, ended: EndedEpoch, txn: lmdb.Transaction, fold
     try:
         restore(stored.source(), txn, ended.epoch, RestoreRequest(owners, past=True))
     except lmdb.Error as error:
-        raise StateError(
-            f"The state cannot be restored into {folder}: {error}; TMPDIR names another place."
-        ) from error
+        raise StateError(f"The state cannot be restored into {folder}: {error}; TMPDIR names another place.") from error
 
 
 class _Beginning(Operator):
