@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.driver.base import Base, read_base
-from impls.driver.checkpoint import entries_of, settings_of
+from impls.driver.checkpoint import entries_of, is_begun, settings_of
 from impls.driver.form import read_form
+from impls.durability import frame as frames
+from impls.durability import snapshot as snapshots
 from impls.durability.files import Files
 from impls.durability.restore import RestoreRequest, RestoreSource, restore
 from impls.durability.schedule import NAME, read_manifest
@@ -64,6 +66,7 @@ class StoredQuery:
 
     def __init__(self, folder: Path, log_dir: str | None = None):
         self.folder, own = folder.absolute(), folder.absolute() / "rescale"
+        _check_single(self.folder)
         self.query, self.settings = settings_of(self.folder)
         self.form = read_form(own)
         if not self.settings["changelog"]:
@@ -71,6 +74,8 @@ class StoredQuery:
             where = "in the store that all workers share" if shared else "in state_dir alone"
             raise UsageError(f"The query of {folder} keeps no changelog: its state is {where}.")
         self.files = Files(log_dir or str(own))
+        shown = read_manifest(self.files, self.query, self.bins)  # before the journals, which are ahead of it then
+        self._first_shown = int(shown.file_epoch.max())
         self._base, self._plans, self._observed = _journals(own, self.query)
 
     def mark(self) -> tuple[Any, ...]:
@@ -94,19 +99,19 @@ class StoredQuery:
         plans = [WrittenPlan.from_json(entry) for entry in self._plans]
         observed = [Observation.from_json(entry) for entry in self._observed]
         last = max([one.epoch for one in observed if not one.stopped], default=_epoch_of(self._base))
-        first = max(_epoch_of(self._base), self._first_shown(), 0)
-        if last < first:
+        first = max(_epoch_of(self._base), self._first_shown, 0)
+        if last < 0:
             raise UsageError(f"No epoch of the query of {self.folder} has ended yet.")
+        if not any(self.files.names(folder) for folder in (frames.FOLDER, snapshots.FOLDER)):
+            raise UsageError(
+                f"There are neither snapshots nor a changelog in {self.files.place}: name the log_dir of the query."
+            )
         wanted = last if epoch is None else epoch
         if not first <= wanted <= last:
             raise UsageError(f"The checkpoint {self.folder} has the state at the ends of epochs {first} to {last}.")
         known = self._replayed(plans, [one for one in observed if one.epoch <= wanted])
         clock = next((plan.clock for plan in reversed(plans) if plan.epoch == wanted), None)
         return EndedEpoch(wanted, known.location, known.size, None if clock is None else clock.now)
-
-    def _first_shown(self) -> int:
-        """Returns the first epoch that all snapshots show, or changelog behind them."""
-        return int(read_manifest(self.files, self.query, self.bins).file_epoch.max())
 
     def _replayed(self, plans: list[WrittenPlan], observed: list[Observation]) -> Controller:
         planless = cast(Mechanism, None)  # which only plans ask
@@ -118,6 +123,13 @@ class StoredQuery:
         except (StateError, KeyError, ValueError) as error:
             raise UsageError(f"The journals of {self.folder} do not fit together ({error}): {ADVICE}.") from error
         return known
+
+
+def _check_single(folder: Path) -> None:
+    """Raises UsageError for the checkpoint of a chain, whose stages have one each."""
+    stages = sorted(path.parents[1].name for path in folder.glob("*/rescale/query.json"))
+    if stages and not is_begun(folder):
+        raise UsageError(f"{folder} is the checkpoint of a chain: name that of a stage, {' or '.join(stages)} in it.")
 
 
 def _journals(own: Path, query: str) -> tuple[Base | None, list[dict[str, Any]], list[dict[str, Any]]]:
@@ -145,7 +157,7 @@ def restored(stored: StoredQuery, ended: EndedEpoch, scratch: str | None = None)
     Raises:
         StateError: a file is missing or damaged, which the message names, or the folder has no room.
     """
-    log = sum(size for _, size in stored.files.names("log"))
+    log = sum(size for _, size in stored.files.names(frames.FOLDER))
     with TemporaryDirectory(prefix="state-", dir=scratch) as folder:
         room = max(_LEAST_ROOM, _ROOM * (int(ended.size.sum()) + log))
         with Store.open(Path(folder) / "all", map_bytes=room) as store:

@@ -257,12 +257,26 @@ def test_parquet_has_each_row_as_json(tmp_path):
 def test_a_state_folder_that_is_gone_changes_nothing_and_a_file_that_is_gone_is_named(tmp_path):
     run = TimedRun(tmp_path, Tally())
     run.epoch([(0, b"ann", {"value": 2})])
+    run.epoch([])
     shutil.rmtree(tmp_path / "state")
     assert impls.read_state(tmp_path / "checkpoint").value.tolist() == [2]
-    for path in (tmp_path / "checkpoint" / "rescale" / "log").iterdir():
-        path.unlink()
+    sorted((tmp_path / "checkpoint" / "rescale" / "log").iterdir())[0].unlink()
     with pytest.raises(StateError, match=r"changelog file .* is missing"):
         values(run)
+    with pytest.raises(UsageError, match=r"neither snapshots nor a changelog in .* name the log_dir"):
+        read_state(tmp_path / "checkpoint", log_dir=str(tmp_path / "another"))
+
+
+def test_of_a_chain_a_stage_is_to_be_named(tmp_path):
+    for name in ("counts", "highest"):
+        TimedRun(tmp_path / name, Tally())
+        (tmp_path / name / "checkpoint").rename(tmp_path / f"chain-{name}")
+    chain = tmp_path / "chain"
+    chain.mkdir()
+    for name in ("counts", "highest"):
+        (tmp_path / f"chain-{name}").rename(chain / name)
+    with pytest.raises(UsageError, match="checkpoint of a chain: name that of a stage, counts or highest in it"):
+        read_state(chain)
 
 
 @pytest.mark.parametrize(
