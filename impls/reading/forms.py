@@ -221,12 +221,12 @@ def _processor(key_of: Callable[[bytes], Any], variables: Variables) -> Reader:
                 raw_key, digested, rest = naming.key_and_rest(name)
                 label, (field, stored) = naming.label_of(name), _apart(kind, name, rest, raw, {})
                 found = variables.read(label, field, stored)
-                if found is not None:
-                    at = (name[1 : len(name) - len(rest)], label)
-                    if kind == "list":  # those that have expired have no place
-                        field = places[at[0]] = places.get(at[0], -1) + 1
-                    else:
-                        field = found[0]
-                    yield StateRow(bin_, keys(raw_key, digested=digested), kind, label, field, found[1])
+                if found is None:
+                    continue
+                field, value = found
+                if kind == "list":  # items that have expired have no place
+                    whole = name[: len(name) - len(rest)]
+                    field = places[whole] = places.get(whole, -1) + 1
+                yield StateRow(bin_, keys(raw_key, digested=digested), kind, label, field, value)
 
     return read
