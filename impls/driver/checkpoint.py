@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
-from impls.driver.base import BASE, Base, read_base, write_base
+from impls.driver.base import BASE, Base, entries_of, read_base, write_base
 from impls.driver.journal import Journal, read_journal, replace_bytes
 from impls.durability.files import sync_path
 from impls.errors import ADVICE, UsageError
@@ -182,12 +182,6 @@ class Checkpoint:
             raise UsageError(f"The file {path} is damaged: {ADVICE}.") from error
         replace_bytes(path, str(generation).encode(), fsync=self.fsync)
         return generation
-
-
-def entries_of(own: Path, name: str, base: Base | None) -> list[dict[str, Any]]:
-    """Returns the entries of a journal that a base does not contain; raises UsageError when it is damaged."""
-    entries = read_journal(own / f"{name}.log")
-    return entries if base is None else [entry for entry in entries if base.keeps(name, entry)]
 
 
 def settings_of(folder: Path) -> tuple[str, dict[str, Any]]:

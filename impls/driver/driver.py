@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from impls.driver.base import Journals
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.codes import Codes, Offers
 from impls.driver.epochs import EpochRecord, QueryEnded, StopNeeded, in_short, observation_of, order_of, sentences_of
@@ -88,19 +89,11 @@ class Driver:
             )  # fmt: skip
 
     def _replay(self) -> None:
-        checkpoint = self._checkpoint
-        plans = [WrittenPlan.from_json(entry) for entry in checkpoint.read("plan")]
-        observed = [Observation.from_json(entry) for entry in checkpoint.read("observed")]
-        commands = [_command_of(entry) for entry in checkpoint.read("commands")]
-        try:
-            if checkpoint.base is not None:
-                self.controller.restore(checkpoint.base.controller)
-            self.controller.replay(plans, observed, commands)
-        except (StateError, KeyError, ValueError) as error:
-            raise UsageError(f"The journals in {checkpoint.own} do not fit together ({error}): {ADVICE}.") from error
-        self._written = {plan.epoch: plan for plan in plans[-2:]}
+        journals = Journals.read(self._checkpoint.own, self._checkpoint.base)
+        journals.replay(self.controller)
+        self._written = {plan.epoch: plan for plan in journals.plans[-2:]}
         self.last_epoch = self._held = self.controller.observed
-        self._planned = max([self.last_epoch, *(plan.epoch for plan in plans)])
+        self._planned = max([self.last_epoch, *(plan.epoch for plan in journals.plans)])
 
     @contextmanager
     def locked(self) -> Iterator[Controller]:
@@ -293,7 +286,3 @@ def _log(record: EpochRecord) -> None:
     if _LOG.isEnabledFor(logging.INFO):
         for sentence in sentences_of(record):
             _LOG.info("%s", sentence)
-
-
-def _command_of(entry: dict[str, Any]) -> Command | Change:
-    return Change.from_json(entry) if entry["kind"] == "change" else Command.from_json(entry)

@@ -63,7 +63,11 @@ Reader = Callable[[int, Entries], Iterator[StateRow]]
 """Reads the entries of a bin."""
 
 
-def reader_of(form: Mapping[str, Any], *, columns: bool, variables: Variables | None = None) -> Reader:
+ONLY_FIRST = {"aggregates", "count"}
+"""Forms of values that only the version of the pipeline has with which the query began."""
+
+
+def reader_of(form: Mapping[str, Any], *, columns: bool = False, variables: Variables | None = None) -> Reader:
     """Returns what reads entries of a form.
 
     Args:

@@ -10,7 +10,7 @@ import pandas as pd
 from impls.aggregation import GROUPING_KEY
 from impls.errors import StateError
 from impls.operators import DenseCount
-from impls.reading.forms import Reader, StateRow, reader_of
+from impls.reading.forms import ONLY_FIRST, Reader, StateRow, reader_of
 from impls.reading.stored import EndedEpoch, StoredQuery, restored
 from impls.reading.variables import Variables
 from impls.store.entries import SLOTS, block_numbers, open_blocks
@@ -34,13 +34,16 @@ class StateAt:
         self.query, self.epoch, self.bins = stored.query, ended.epoch, stored.bins
         self._form, self._txn, self._state = stored.form, txn, BinState(txn, stored.bins)
         self._read = _reader(stored, ended)
+        form = self._form["values"]
+        self._turned = reader_of({**self._form, "values": "bytes"}) if form in ONLY_FIRST else self._read
 
     def rows(self, bin_: int) -> Iterator[StateRow]:
         """Yields what a bin holds, in the order of the store; raises StateError where it is damaged."""
         if self._form["values"] == "dense":
             yield from _counts(self._txn, bin_, self.bins, self._form["keys"])
         else:
-            yield from self._read(bin_, self._state.scan(bin_, b"", _HIGHEST))
+            read = self._turned if self._state.shape(bin_) else self._read
+            yield from read(bin_, self._state.scan(bin_, b"", _HIGHEST))
 
     def every_row(self) -> Iterator[StateRow]:
         """Yields what all bins hold, bin by bin."""
@@ -72,15 +75,16 @@ def state_at(
     checkpoint: str | Path, epoch: int | None = None, *, log_dir: str | None = None, scratch: str | None = None
 ) -> Iterator[StateAt]:
     """Opens the state of all keys at the end of an epoch; see `read_state`."""
+    stored, left = StoredQuery(Path(checkpoint), log_dir), _ATTEMPTS
     with ExitStack() as held:
-        for attempt in range(_ATTEMPTS):
-            stored = StoredQuery(Path(checkpoint), log_dir)
+        while True:
             try:
                 ended = stored.ended(epoch)
                 txn = held.enter_context(restored(stored, ended, scratch))
                 break
             except StateError:
-                if attempt == _ATTEMPTS - 1 or stored.mark() == StoredQuery(Path(checkpoint), log_dir).mark():
+                before, stored, left = stored, StoredQuery(Path(checkpoint), log_dir), left - 1
+                if not left or stored.mark() == before.mark():
                     raise
         yield StateAt(stored, ended, txn)
 

@@ -11,21 +11,18 @@ import lmdb
 import numpy as np
 from numpy.typing import NDArray
 
-from impls.driver.base import Base, read_base
-from impls.driver.checkpoint import entries_of, is_begun, settings_of
+from impls.driver.base import Journals, read_base
+from impls.driver.checkpoint import is_begun, settings_of
 from impls.driver.form import read_form
 from impls.durability import frame as frames
-from impls.durability import snapshot as snapshots
 from impls.durability.files import Files
 from impls.durability.restore import RestoreRequest, RestoreSource, restore
-from impls.durability.schedule import NAME, read_manifest
-from impls.errors import ADVICE, StateError, UsageError
+from impls.durability.schedule import read_manifest
+from impls.errors import StateError, UsageError
 from impls.operators import DenseCount, HashCount
 from impls.operators.base import Effects, Operator
 from impls.protocol.controller import Controller
 from impls.protocol.mechanism import Mechanism
-from impls.protocol.plan import WrittenPlan
-from impls.protocol.view import Observation
 from impls.store.environment import Store
 from impls.store.state import BinState
 
@@ -74,13 +71,13 @@ class StoredQuery:
             where = "in the store that all workers share" if shared else "in state_dir alone"
             raise UsageError(f"The query of {folder} keeps no changelog: its state is {where}.")
         self.files = Files(log_dir or str(own))
-        shown = read_manifest(self.files, self.query, self.bins)  # before the journals, which are ahead of it then
-        self._first_shown = int(shown.file_epoch.max())
-        self._base, self._plans, self._observed = _journals(own, self.query)
+        self._shown = read_manifest(self.files, self.query, self.bins).file_epoch  # first: the journals go further
+        self._journals = _journals(own, self.query)
 
     def mark(self) -> tuple[Any, ...]:
-        """Returns what is another where the query has gone on since."""
-        return self.files.read(NAME), _epoch_of(self._base), len(self._plans), len(self._observed)
+        """Returns what is another one where the query has gone on since."""
+        base, plans, observed = self._journals.base, self._journals.plans, self._journals.observed
+        return self._shown.tobytes(), None if base is None else base.epoch, len(plans), len(observed)
 
     @property
     def bins(self) -> int:
@@ -96,33 +93,24 @@ class StoredQuery:
 
         Raises UsageError where it has not ended yet, or its state is not kept any more.
         """
-        plans = [WrittenPlan.from_json(entry) for entry in self._plans]
-        observed = [Observation.from_json(entry) for entry in self._observed]
-        last = max([one.epoch for one in observed if not one.stopped], default=_epoch_of(self._base))
-        first = max(_epoch_of(self._base), self._first_shown, 0)
+        journals, newest = self._journals, int(self._shown.max())
+        base = -1 if journals.base is None else journals.base.epoch
+        last = max([seen.epoch for seen in journals.observed if not seen.stopped], default=base)
+        first = max(base, newest, 0)
         if last < 0:
             raise UsageError(f"No epoch of the query of {self.folder} has ended yet.")
-        if not any(self.files.names(folder) for folder in (frames.FOLDER, snapshots.FOLDER)):
+        if newest < 0 and not self.files.names(frames.FOLDER):
             raise UsageError(
                 f"There are neither snapshots nor a changelog in {self.files.place}: name the log_dir of the query."
             )
         wanted = last if epoch is None else epoch
         if not first <= wanted <= last:
             raise UsageError(f"The checkpoint {self.folder} has the state at the ends of epochs {first} to {last}.")
-        known = self._replayed(plans, [one for one in observed if one.epoch <= wanted])
-        clock = next((plan.clock for plan in reversed(plans) if plan.epoch == wanted), None)
-        return EndedEpoch(wanted, known.location, known.size, None if clock is None else clock.now)
-
-    def _replayed(self, plans: list[WrittenPlan], observed: list[Observation]) -> Controller:
         planless = cast(Mechanism, None)  # which only plans ask
-        known = Controller(np.zeros(self.bins, np.int32), planless)
-        try:
-            if self._base is not None:
-                known.restore(self._base.controller)
-            known.replay(plans, observed, ())
-        except (StateError, KeyError, ValueError) as error:
-            raise UsageError(f"The journals of {self.folder} do not fit together ({error}): {ADVICE}.") from error
-        return known
+        controller = Controller(np.zeros(self.bins, np.int32), planless)
+        journals.replay(controller, wanted)
+        clock = next((plan.clock for plan in reversed(journals.plans) if plan.epoch == wanted), None)
+        return EndedEpoch(wanted, controller.location, controller.size, None if clock is None else clock.now)
 
 
 def _check_single(folder: Path) -> None:
@@ -132,17 +120,13 @@ def _check_single(folder: Path) -> None:
         raise UsageError(f"{folder} is the checkpoint of a chain: name that of a stage, {' or '.join(stages)} in it.")
 
 
-def _journals(own: Path, query: str) -> tuple[Base | None, list[dict[str, Any]], list[dict[str, Any]]]:
-    """Returns the base with the plans and observations behind it, as they were at one time: a new base cuts these."""
+def _journals(own: Path, query: str) -> Journals:
+    """Returns the journals behind a base that was there all the while: one that is written empties them."""
     while True:
         base = read_base(own, query)
-        plans, observed = (entries_of(own, name, base) for name in ("plan", "observed"))
-        if _epoch_of(base) == _epoch_of(read_base(own, query)):
-            return base, plans, observed
-
-
-def _epoch_of(base: Base | None) -> int:
-    return -1 if base is None else base.epoch
+        journals = Journals.read(own, base)
+        if read_base(own, query) == base:
+            return journals
 
 
 @contextmanager

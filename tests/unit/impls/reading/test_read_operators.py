@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from changed import Tally
+from changed import ChangedQuery, Fields, Tally, from_fields, some, to_fields
 from processing import Given, ProcessorRun, schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import Row, StringType, StructField, StructType, TimestampType
@@ -19,6 +19,7 @@ from timed import BINS, TimedRun, close_all
 
 import impls
 from impls.aggregation import GROUPING_KEY, KeyColumns, with_windows
+from impls.driver.form import keep_form
 from impls.errors import StateError, UsageError
 from impls.operators import Aggregate, DenseCount, HashCount, Operator
 from impls.operators.aggregates.operator import END, EVENT
@@ -239,6 +240,43 @@ def test_what_only_the_operator_creates_is_read_from_snapshots_alone(tmp_path):
 
 def test_numbers_that_are_none_in_json_are_strings():
     assert json_text([math.nan, -math.inf, 1.5, b"x", {1: Decimal("1.0")}]) == '["nan","-inf",1.5,"eA==",[[1,"1.0"]]]'
+
+
+class Eight(Tally):
+    """Has sums of eight bytes, as counts are."""
+
+    def dump(self, value):
+        return value.to_bytes(8, "little") if isinstance(value, int) else super().dump(value)
+
+    def load(self, raw):
+        return int.from_bytes(raw, "little")
+
+    def form(self):
+        return HashCount().form()
+
+
+@pytest.mark.parametrize(("first", "turned"), [(Tally(), dict), (Eight(), bytes)], ids=["json", "counts"])
+def test_state_that_a_version_of_the_pipeline_has_turned_is_read_as_what_it_is(tmp_path, first, turned):
+    query = ChangedQuery(tmp_path, first)
+    own = query.opened.own
+    settings = {"bins": BINS, "changelog": True, "state": "own", "key": "key"}
+    data = json.loads((own / "query.json").read_text())
+    (own / "query.json").write_text(json.dumps(data | {"settings": data["settings"] | settings}))
+    keep_form(own, {**first.form(), "key": "binary"})
+    some(2, query)
+
+    def kinds():
+        return set(map(type, read_state(tmp_path / "checkpoint").value))
+
+    assert kinds() == {int}
+    there = query.replace(Fields("second"), migrate=to_fields, back=from_fields, budget_bytes=1)
+    seen = []
+    while query.change(there)["state"] != "done":
+        query.epoch()
+        seen.append(kinds())
+    assert kinds() == {turned}
+    assert {int, turned} in seen, "in between some bins are turned"
+    query.stop()
 
 
 def test_parquet_has_each_row_as_json(tmp_path):
