@@ -16,7 +16,6 @@ from impls import catalog
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
 from impls.driver.epochs import EpochRecord, StopNeeded
-from impls.driver.form import keep_form
 from impls.durability.files import Files
 from impls.durability.schedule import REPLAY_EPOCHS
 from impls.operators import Operator
@@ -60,7 +59,7 @@ class TimedRun:
         """Starts the driver on its checkpoint, for the first time or again."""
         settings = {"bins": BINS, "key": "key", "changelog": True, "state": "own"}
         self.checkpoint = Checkpoint(self.folder / "checkpoint", settings)
-        keep_form(self.checkpoint.own, {**self.operator.form(), "key": self.key})
+        self.checkpoint.keep_form(self.operator.form(), self.key)
         _open[id(self)] = self.checkpoint
         controller = Controller(
             initial(BINS, self.workers, "contiguous"), catalog.make(self.mechanism, **self.options), self.clock()

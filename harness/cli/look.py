@@ -52,10 +52,10 @@ def top(c: Context, checkpoint: str, *, once: bool, json: bool, interval: float)
 @verb(
     Option("checkpoint", "checkpoint folder of a query, which may be running; of a chain that of a stage", FOLDER,
            required=True),
-    Option("epoch", "the epoch at whose end", INTEGER, shown="the last one that has ended"),
+    Option("epoch", "the epoch whose end is shown", INTEGER, shown="the last one that has ended"),
     Option("key", "only this key: its text, or its columns as JSON", shown="all of them"),
     Option("into", "a new folder for all rows as Parquet", FOLDER, shown="none"),
-    Option("against", "an earlier epoch: show what has become another since its end", INTEGER, shown="none"),
+    Option("against", "an earlier epoch: show only what has changed since its end", INTEGER, shown="none"),
     Option("log_dir", "folder or URI of changelog and snapshots, if the query has one", FOLDER,
            shown="in the checkpoint"),
     Option("json", "all rows as lines of JSON", FLAG),

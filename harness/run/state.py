@@ -2,8 +2,9 @@
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -31,7 +32,11 @@ def run_state(
         if into is not None:
             return _write(state, Path(into))
         rows = state.every_row() if key is None else (row for row in state.every_row() if is_of_key(row, key))
-        return _show(rows, state, key, as_json=as_json, limit=limit)
+        if not as_json:
+            return _show(rows, state, key, limit)
+        for row in rows:
+            _line(fields_of(row))
+        return 0
 
 
 def _write(state: StateAt, into: Path) -> int:
@@ -41,20 +46,15 @@ def _write(state: StateAt, into: Path) -> int:
     return 0
 
 
-def _show(rows: Iterable[StateRow], state: StateAt, key: str | None, *, as_json: bool, limit: int) -> int:
-    """Prints all rows as lines of JSON, or the first ones as a table, and how many there are."""
+def _show(rows: Iterable[StateRow], state: StateAt, key: str | None, limit: int) -> int:
+    """Prints the first rows as a table, all those of a key, and how many there are."""
     shown, number, keys = list[StateRow](), 0, set[str]()
     for row in rows:
         number += 1
         keys.add(json_text(row.key))
-        if as_json:
-            sys.stdout.write(f"{json.dumps(fields_of(row), ensure_ascii=False)}\n")
-        elif len(shown) < limit or key is not None:
+        if len(shown) < limit or key is not None:
             shown.append(row)
-    if as_json:
-        return 0
-    if shown:
-        Console(markup=False, highlight=False).print(_table(shown))
+    _print(_NAMES, [[*_place(row), json_text(row.value)] for row in shown])
     where = f"at the end of epoch {state.epoch}"
     if key is not None and not number:
         sys.stdout.write(f"The key {key} has no state {where}.\n")
@@ -64,21 +64,32 @@ def _show(rows: Iterable[StateRow], state: StateAt, key: str | None, *, as_json:
     return 0
 
 
-def _table(rows: Iterable[StateRow]) -> Table:
+_NAMES = ("bin", "key", "kind", "name", "field", "value")
+
+
+def _place(row: StateRow) -> list[str]:
+    """Returns the texts of what names a row."""
+    return [str(row.bin), json_text(row.key), row.kind, row.name, "" if row.field is None else json_text(row.field)]
+
+
+def _print(names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Prints a table, nothing where it has no row."""
     table = Table(box=None)
-    for name in ("bin", "key", "kind", "name", "field", "value"):
+    for name in names:
         table.add_column(name, justify="right" if name == "bin" else "left", overflow="fold")
     for row in rows:
-        field = "" if row.field is None else json_text(row.field)
-        table.add_row(str(row.bin), json_text(row.key), row.kind, row.name, field, json_text(row.value))
-    return table
+        table.add_row(*row)
+    if table.row_count:
+        Console(markup=False, highlight=False).print(table)
+
+
+def _line(fields: Mapping[str, Any]) -> None:
+    sys.stdout.write(f"{json.dumps(fields, ensure_ascii=False)}\n")
 
 
 def _compare(before: StateAt, after: StateAt, key: str | None, *, as_json: bool, limit: int) -> int:
     """Prints what differs between two epochs: lines of JSON, or a table of the first, and how many there are."""
-    table, number = Table(box=None), {"new": 0, "gone": 0, "changed": 0}
-    for name in ("", "key", "kind", "name", "field", f"epoch {before.epoch}", f"epoch {after.epoch}"):
-        table.add_column(name, overflow="fold")
+    rows, number = list[list[str]](), {"new": 0, "gone": 0, "changed": 0}
     for old, new in differences(before, after):
         row, what = new or old, "new" if old is None else "gone" if new is None else "changed"
         assert row is not None, "a difference has a row in one of the epochs"
@@ -86,19 +97,16 @@ def _compare(before: StateAt, after: StateAt, key: str | None, *, as_json: bool,
             continue
         number[what] += 1
         if as_json:
-            values = {"before": old, "after": new}
-            told = {name: fields_of(one)["value"] for name, one in values.items() if one is not None}
-            place = {name: value for name, value in fields_of(row).items() if name != "value"}
-            sys.stdout.write(f"{json.dumps({'what': what, **place, **told}, ensure_ascii=False)}\n")
-        elif sum(number.values()) <= limit:
-            field = "" if row.field is None else json_text(row.field)
-            values_ = ["" if one is None else json_text(one.value) for one in (old, new)]
-            table.add_row(what, json_text(row.key), row.kind, row.name, field, *values_)
+            place, both = fields_of(row), {"before": old, "after": new}
+            del place["value"]
+            values = {side: fields_of(one)["value"] for side, one in both.items() if one is not None}
+            _line({"what": what, **place, **values})
+        elif len(rows) < limit:
+            rows.append([what, *_place(row)[1:], *("" if one is None else json_text(one.value) for one in (old, new))])
     if as_json:
         return 0
-    if table.row_count:
-        Console(markup=False, highlight=False).print(table)
+    _print(("", *_NAMES[1:-1], f"epoch {before.epoch}", f"epoch {after.epoch}"), rows)
     counts = ", ".join(f"{count:,} {what}" for what, count in number.items())
-    left = "; --json shows all" if sum(number.values()) > limit else ""
+    left = "; --json shows all" if sum(number.values()) > len(rows) else ""
     sys.stdout.write(f"rows from the end of epoch {before.epoch} to that of epoch {after.epoch}: {counts}{left}\n")
     return 0

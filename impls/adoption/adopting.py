@@ -23,7 +23,6 @@ from impls.adoption.found import NativeState, Wanted, found_in
 from impls.adoption.native import NativeLog, check_topics, read_log
 from impls.adoption.reading import operators_of, plain_place, reading_session, refused, the_operator
 from impls.driver.checkpoint import Checkpoint
-from impls.driver.form import keep_form
 from impls.durability import frame as frames
 from impls.durability import snapshot as snapshots
 from impls.durability.files import Files
@@ -191,7 +190,7 @@ def _fill(
             sizes = np.zeros(bins, np.int64)
             sizes[[row["bin"] for row in rows]] = [row["size"] for row in rows]
             successor.keep(folder)
-            keep_form(opened.own, {**successor.operator.form(), "key": "binary"}, fsync=fsync)
+            opened.keep_form(successor.operator.form(), "binary")
             write_cutover(opened, successor.operator, files, log, sizes=sizes, workers=workers)
     finally:
         opened.close()

@@ -22,7 +22,8 @@ BASE_BYTES = 16 << 20  # of journals; with 16,384 bins, all in use, that is 45 e
 _OF_OPERATOR = "operator."
 _JOURNALS = ("plan", "observed", "commands")
 _OWN = "rescale"
-MADE = ("query.json", *(f"{name}.log" for name in _JOURNALS), "generation", "lock")  # by the first opening
+_FORM = "form.json"
+MADE = ("query.json", *(f"{name}.log" for name in _JOURNALS), "generation", "lock", _FORM)  # by a first start
 _MORE = "journals.json"  # names of journals that not every query has
 
 
@@ -74,6 +75,12 @@ class Checkpoint:
     def read(self, name: str) -> list[dict[str, Any]]:
         """Returns the entries of the journal `plan`, `observed` or `commands` that the base does not contain."""
         return entries_of(self.own, name, self.base)
+
+    def keep_form(self, form: Mapping[str, Any], key: str) -> None:
+        """Notes how state is read, as `Operator.form` and `kind_of_key` say; raises StateError when that fails."""
+        path, raw = self.own / _FORM, json.dumps({**form, "key": key}, indent=1).encode()
+        if not path.exists() or path.read_bytes() != raw:
+            replace_bytes(path, raw, fsync=self.fsync)
 
     def journal(self, name: str) -> Journal:
         """Opens one more journal, as durable as the others, which whoever asks for it closes; no base touches it.
@@ -199,6 +206,20 @@ def settings_of(folder: Path) -> tuple[str, dict[str, Any]]:
     if version != FORMAT:
         raise UsageError(_of_another_version(folder, version))
     return query, settings
+
+
+def form_of(folder: Path) -> dict[str, Any]:
+    """Returns how the state of a checkpoint's query is read; raises UsageError when nothing says so, or is damaged."""
+    path = Path(folder, _OWN, _FORM)
+    try:
+        form = dict(json.loads(path.read_bytes()))
+    except FileNotFoundError as error:
+        raise UsageError(f"There is no {path}, which says how state is read: start the query once.") from error
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"The file {path} is damaged: {ADVICE}.") from error
+    if not {"values", "begins", "key"} <= form.keys():
+        raise UsageError(f"The file {path} is damaged: {ADVICE}.")
+    return form
 
 
 def is_begun(folder: Path) -> bool:

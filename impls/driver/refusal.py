@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 from impls.closing import closed_on_error
 from impls.driver.checkpoint import MADE, Checkpoint
-from impls.driver.form import FORM
 from impls.errors import UsageError
 
 
@@ -26,7 +25,7 @@ def undone_when_refused(checkpoint: Checkpoint) -> Iterator[Checkpoint]:
 
 def _delete(checkpoint: Checkpoint) -> None:
     """Deletes the files of an opening; folders only if nothing else is in them."""
-    for name in (*MADE, FORM):
+    for name in MADE:
         (checkpoint.own / name).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
         checkpoint.own.rmdir()

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from impls.durability import frame as frames
+from impls.durability.files import Files
 from impls.durability.sealed import seal, unseal
 from impls.errors import CorruptStateError
 from impls.store import moving
@@ -83,6 +85,11 @@ def _stream(names: Sequence[bytes], values: Sequence[bytes]) -> bytes:
     return to_bytes(
         pa.table({"name": pa.array(names, pa.large_binary()), "value": pa.array(values, pa.large_binary())})
     )
+
+
+def map_of(files: Files) -> int:
+    """Returns the size of a map that takes all that a checkpoint has, of all workers: addresses, and no memory."""
+    return 2 * sum(size for folder in (frames.FOLDER, FOLDER) for _, size in files.names(folder))
 
 
 def image_at_rest(bin_: int, names: Sequence[bytes], values: Sequence[bytes]) -> BinImage:

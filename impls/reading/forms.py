@@ -1,4 +1,4 @@
-"""How entries of state become rows that a user reads, by the form that a query has left (`impls.driver.form`).
+"""How entries of state become rows that a user reads, by the form that a query has left (`Checkpoint.keep_form`).
 
 A form is a dictionary of JSON values, of which an operator gives `Operator.form` and the start of a query the rest:
 
@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pyspark.sql import types as t
+from pyspark.sql.pandas.types import from_arrow_type
 
 from impls.aggregation import KeyColumns
 from impls.errors import StateError
 from impls.operators import Aggregate
-from impls.operators.aggregates.rows import WINDOW, decimal_of
+from impls.operators.aggregates.rows import key_type
 from impls.processor.keys import KeyCodec
 from impls.processor.rows import row_maker
 from impls.reading.variables import Variables
@@ -145,25 +146,10 @@ def _row_of(values: dict[str, Any]) -> t.Row:
     return row_maker([*values])([_row_of(value) if isinstance(value, dict) else value for value in values.values()])
 
 
-_ATOMIC = {
-    kind.simpleString(): kind
-    for kind in (
-        t.BooleanType(), t.ByteType(), t.ShortType(), t.IntegerType(), t.LongType(), t.FloatType(), t.DoubleType(),
-        t.StringType(), t.BinaryType(), t.DateType(), t.TimestampType(), t.TimestampNTZType(),
-    )
-}  # fmt: skip
-
-
 def _columns_of(kinds: Mapping[str, str]) -> KeyColumns:
     """Returns what reads keys of columns, given the names of their types, which pyspark parses in a session only."""
-
-    def kind_of(name: str) -> t.DataType:
-        if name == WINDOW:
-            return t.StructType([t.StructField(part, t.TimestampType()) for part in ("start", "end")])
-        decimal = decimal_of(name)
-        return _ATOMIC[name] if decimal is None else t.DecimalType(*decimal)
-
-    return KeyColumns(t.StructType([t.StructField(name, kind_of(kind)) for name, kind in kinds.items()]))
+    fields = [t.StructField(name, from_arrow_type(key_type(kind))) for name, kind in kinds.items()]
+    return KeyColumns(t.StructType(fields))
 
 
 class _Keys:

@@ -13,12 +13,12 @@ from impls.operators import DenseCount
 from impls.reading.forms import ONLY_FIRST, Reader, StateRow, reader_of
 from impls.reading.stored import EndedEpoch, StoredQuery, restored
 from impls.reading.variables import Variables
-from impls.store.entries import SLOTS, block_numbers, open_blocks
+from impls.store.entries import SLOTS, block_numbers, open_blocks, open_values
+from impls.store.packs import entries_of
 from impls.store.state import BinState
 from impls.store.tables import DENSE, bin_range, chunks
 
 _ATTEMPTS = 5  # a query that runs may delete a file that is still to be read
-_HIGHEST = b"\xff" * 512  # above all keys
 
 
 class StateAt:
@@ -32,7 +32,7 @@ class StateAt:
 
     def __init__(self, stored: StoredQuery, ended: EndedEpoch, txn: lmdb.Transaction):
         self.query, self.epoch, self.bins = stored.query, ended.epoch, stored.bins
-        self._form, self._txn, self._state = stored.form, txn, BinState(txn, stored.bins)
+        self._form, self._txn = stored.form, txn
         self._read = _reader(stored, ended)
         form = self._form["values"]
         self._turned = reader_of({**self._form, "values": "bytes"}) if form in ONLY_FIRST else self._read
@@ -42,8 +42,10 @@ class StateAt:
         if self._form["values"] == "dense":
             yield from _counts(self._txn, bin_, self.bins, self._form["keys"])
         else:
-            read = self._turned if self._state.shape(bin_) else self._read
-            yield from read(bin_, self._state.scan(bin_, b"", _HIGHEST))
+            read = self._turned if BinState(self._txn, self.bins).shape(bin_) else self._read
+            entries = [(bytes(name), bytes(value)) for name, value in entries_of(self._txn, bin_)]
+            values = open_values([name for name, _ in entries], [value for _, value in entries])
+            yield from read(bin_, [(name[3:], value) for (name, _), value in zip(entries, values, strict=True)])
 
     def every_row(self) -> Iterator[StateRow]:
         """Yields what all bins hold, bin by bin."""

@@ -12,22 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.driver.base import Journals, read_base
-from impls.driver.checkpoint import is_begun, settings_of
-from impls.driver.form import read_form
+from impls.driver.checkpoint import form_of, is_begun, settings_of
 from impls.durability import frame as frames
 from impls.durability.files import Files
 from impls.durability.restore import RestoreRequest, RestoreSource, restore
 from impls.durability.schedule import read_manifest
+from impls.durability.snapshot import map_of
 from impls.errors import StateError, UsageError
 from impls.operators import DenseCount, HashCount
 from impls.operators.base import Effects, Operator
 from impls.protocol.controller import Controller
 from impls.protocol.mechanism import Mechanism
-from impls.store.environment import Store
+from impls.store.environment import MAP_BYTES, Store
 from impls.store.state import BinState
-
-_ROOM = 4  # times the bytes of state and changelog that an environment may take
-_LEAST_ROOM = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -37,13 +34,11 @@ class EndedEpoch:
     Attributes:
         epoch: its number.
         location: int32, shape (B,): which worker held each bin at its end.
-        size: int64, shape (B,): bytes of the bins' state then.
         now: processing time of the epoch, ms, None where the operator asks for none.
     """
 
     epoch: int
     location: NDArray[np.int32]
-    size: NDArray[np.int64]
     now: int | None
 
 
@@ -65,7 +60,7 @@ class StoredQuery:
         self.folder, own = folder.absolute(), folder.absolute() / "rescale"
         _check_single(self.folder)
         self.query, self.settings = settings_of(self.folder)
-        self.form = read_form(own)
+        self.form = form_of(self.folder)
         if not self.settings["changelog"]:
             shared = self.settings["state"] == "shared"
             where = "in the store that all workers share" if shared else "in state_dir alone"
@@ -110,7 +105,7 @@ class StoredQuery:
         controller = Controller(np.zeros(self.bins, np.int32), planless)
         journals.replay(controller, wanted)
         clock = next((plan.clock for plan in reversed(journals.plans) if plan.epoch == wanted), None)
-        return EndedEpoch(wanted, controller.location, controller.size, None if clock is None else clock.now)
+        return EndedEpoch(wanted, controller.location, None if clock is None else clock.now)
 
 
 def _check_single(folder: Path) -> None:
@@ -141,24 +136,30 @@ def restored(stored: StoredQuery, ended: EndedEpoch, scratch: str | None = None)
     Raises:
         StateError: a file is missing or damaged, which the message names, or the folder has no room.
     """
-    log = sum(size for _, size in stored.files.names(frames.FOLDER))
+    room = max(MAP_BYTES, map_of(stored.files))
     with TemporaryDirectory(prefix="state-", dir=scratch) as folder:
-        room = max(_LEAST_ROOM, _ROOM * (int(ended.size.sum()) + log))
-        with Store.open(Path(folder) / "all", map_bytes=room) as store:
-            txn = store.begin()
-            try:
-                _restore(stored, ended, txn, folder)
-                yield txn
-            finally:
-                txn.abort()
+        while True:
+            with Store.open(Path(folder) / str(room), map_bytes=room) as store:
+                txn = store.begin()
+                try:
+                    if _fits(stored, ended, txn, folder):
+                        yield txn
+                        return
+                finally:
+                    txn.abort()
+            room *= 2  # what bins begin with is in no file
 
 
-def _restore(stored: StoredQuery, ended: EndedEpoch, txn: lmdb.Transaction, folder: str) -> None:
+def _fits(stored: StoredQuery, ended: EndedEpoch, txn: lmdb.Transaction, folder: str) -> bool:
+    """Restores all bins, and returns whether the map had room for them."""
     owners = dict(enumerate(ended.location.tolist()))
     try:
         restore(stored.source(), txn, ended.epoch, RestoreRequest(owners, past=True))
+    except lmdb.MapFullError:
+        return False
     except lmdb.Error as error:
         raise StateError(f"The state cannot be restored into {folder}: {error}; TMPDIR names another place.") from error
+    return True
 
 
 class _Beginning(Operator):

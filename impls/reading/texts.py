@@ -3,9 +3,10 @@
 import base64
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,8 @@ def write_parquet(state: StateAt, path: Path) -> int:
     """
     schema, number = _SCHEMA.with_metadata({"query": state.query, "epoch": str(state.epoch)}), 0
     with pq.ParquetWriter(path, schema) as writer:
-        for rows in _batches(state.every_row()):
+        every = state.every_row()
+        while rows := list(islice(every, _ROWS)):
             columns = [
                 [row.bin for row in rows], [json_text(row.key) for row in rows], [row.kind for row in rows],
                 [row.name for row in rows], [None if row.field is None else json_text(row.field) for row in rows],
@@ -92,17 +94,6 @@ def write_parquet(state: StateAt, path: Path) -> int:
             writer.write_table(pa.table(columns, schema=schema))
             number += len(rows)
     return number
-
-
-def _batches(rows: Iterable[StateRow]) -> Iterator[list[StateRow]]:
-    batch: list[StateRow] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == _ROWS:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 def differences(before: StateAt, after: StateAt) -> Iterator[tuple[StateRow | None, StateRow | None]]:

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 
 from impls.driver.checkpoint import Checkpoint
-from impls.driver.form import keep_form
 from impls.driver.outputs import keep_outputs
 from impls.driver.pipeline import INITIAL
 from impls.durability.files import Files
@@ -34,8 +33,7 @@ def spec_of(
     """
     _check_state(read.df.sparkSession, state_dir, opened)
     first, out = _first_version(opened, operator), _of(opened, sink)
-    form = {**first.form(), "key": kind_of_key(read.df, opened.settings["key"])}
-    keep_form(opened.own, form, fsync=opened.fsync)
+    opened.keep_form(first.form(), kind_of_key(read.df, opened.settings["key"]))
     return QuerySpec(
         opened.query, bins, first, out, state_dir, files, how.shared, transfer, repeats, on_error,
         read.told_apart.by_number(), read.source.linked,

@@ -7,9 +7,8 @@ from pathlib import Path
 import lmdb
 import numpy as np
 
-from impls.durability.frame import FOLDER as LOG_FOLDER
 from impls.durability.frame import fence
-from impls.durability.snapshot import FOLDER as SNAPSHOT_FOLDER
+from impls.durability.snapshot import map_of
 from impls.errors import StateError
 from impls.protocol.mechanism import Shared, WorkerStore
 from impls.protocol.report import Report
@@ -172,14 +171,9 @@ def _rebuilt(
 
 
 def _durable_map(task: Task) -> int:
-    """Returns the size of a map that takes all that the checkpoint has, as a rebuild begins anew with each larger one.
-
-    A map takes addresses and no memory, so what other workers have there too does no harm.
-    """
+    """Returns the size of a map for a rebuild, which begins anew with each larger one; 0 where there is nothing."""
     files = task.spec.files
-    if files is None or task.order.first:
-        return 0
-    return 2 * sum(size for folder in (LOG_FOLDER, SNAPSHOT_FOLDER) for _, size in files.names(folder))
+    return 0 if files is None or task.order.first else map_of(files)
 
 
 def _new(task: Task, path: Path, lock: WriterLock, *, map_bytes: int, why: Untrusted, report: Report) -> Opened:

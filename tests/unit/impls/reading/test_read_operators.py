@@ -19,7 +19,6 @@ from timed import BINS, TimedRun, close_all
 
 import impls
 from impls.aggregation import GROUPING_KEY, KeyColumns, with_windows
-from impls.driver.form import keep_form
 from impls.errors import StateError, UsageError
 from impls.operators import Aggregate, DenseCount, HashCount, Operator
 from impls.operators.aggregates.operator import END, EVENT
@@ -262,7 +261,7 @@ def test_state_that_a_version_of_the_pipeline_has_turned_is_read_as_what_it_is(t
     settings = {"bins": BINS, "changelog": True, "state": "own", "key": "key"}
     data = json.loads((own / "query.json").read_text())
     (own / "query.json").write_text(json.dumps(data | {"settings": data["settings"] | settings}))
-    keep_form(own, {**first.form(), "key": "binary"})
+    query.opened.keep_form(first.form(), "binary")
     some(2, query)
 
     def kinds():
