@@ -19,6 +19,7 @@ from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
 from impls.driver.epochs import EpochRecord
 from impls.driver.handle import RunQuery, StreamHandle
+from impls.driver.lookups import point_reads
 from impls.driver.pipeline import PipelineChanges
 from impls.driver.preparing import NOTHING, Preparation
 from impls.driver.refusal import undone_when_refused
@@ -36,7 +37,7 @@ from impls.protocol.order import Executor
 from impls.protocol.plan import DROP_ENTRIES
 from impls.realtime.link import Switchboard
 from impls.spark.columnnames import column_named
-from impls.spark.columns import prepared, readable
+from impls.spark.columns import prepared, readable, value_of
 from impls.spark.compiled import with_heartbeat
 from impls.spark.executor import executor_for, runner
 from impls.spark.identity import Identified
@@ -197,7 +198,10 @@ def _handle(
             _check_followed(read, driver, real_time=real_time)
             driver.prepare.follow(driver, arrivals.consumed, read.told_apart.input_partitions)
         run = read.noting(run, opened.own, real_time=real_time, fsync=opened.fsync)
-        return StreamHandle(run, changes, opened, source=source, end=end, listen=hear, **more)
+        reads = partial(
+            point_reads, driver, opened, spec.operator, spec.state_dir, partial(value_of, frame.sparkSession)
+        )
+        return StreamHandle(run, changes, opened, source=source, reads=reads, end=end, listen=hear, **more)
 
 
 def _check_followed(read: QueryInput, driver: Driver, *, real_time: bool) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from inprocess import InProcessExecutor
 from memory import RESULTS, MemoryOutput
@@ -16,6 +17,7 @@ from impls import catalog
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
 from impls.driver.epochs import EpochRecord, StopNeeded
+from impls.driver.keystate import StateRow
 from impls.durability.files import Files
 from impls.durability.schedule import REPLAY_EPOCHS
 from impls.operators import Operator
@@ -23,6 +25,10 @@ from impls.operators.timed import clock_of
 from impls.placement import initial
 from impls.protocol.controller import Controller
 from impls.protocol.eventtime import EventClock
+from impls.reading.forms import Digest
+from impls.reading.points import PointReader
+from impls.reading.state import read_state
+from impls.reading.texts import json_text
 from impls.store.environment import store_path, wipe
 from impls.store.hashing import bin_of_hash, hash_bytes, hash_int64
 from impls.worker.attempts import run_epoch
@@ -170,6 +176,25 @@ class TimedRun:
     def total(self, name: str) -> int:
         """Returns the sum of a number of all reports that event time has."""
         return sum(getattr(report.event_time, name) for record in self.records for report in record.reports)
+
+
+def read_both_ways(run: TimedRun) -> pd.DataFrame:
+    """Returns all of a query's state from its checkpoint; looked at key by key, its environments have the same."""
+    frame = read_state(run.folder / "checkpoint")
+    reader = PointReader(run.driver, run.checkpoint, run.operator, str(run.folder / "state"), in_sql=int)
+    rows: dict[str, list[StateRow]] = {}
+    for row in map(StateRow._make, frame.itertuples(index=False)):
+        rows.setdefault(repr(row.key), []).append(row)
+    for of_key in rows.values():
+        key = of_key[0].key
+        if not isinstance(key, Digest) and "\\x" not in str(key):  # what is no text cannot be named as a text
+            state = reader.get_many([key])[0]
+            assert sorted(map(repr, state.rows)) == sorted(map(repr, of_key))
+            assert (json_text(key), frame.attrs["epoch"]) == (json_text(state.key), state.epoch)
+            texts = [] if key is None else [json_text(key)]
+            for text in texts:
+                assert reader.as_json(text)["rows"], f"{text} names the key"
+    return frame
 
 
 def close_all() -> None:

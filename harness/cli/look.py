@@ -64,7 +64,8 @@ def top(c: Context, checkpoint: str, *, once: bool, json: bool, interval: float)
 def state(c: Context, checkpoint: str, epoch: int | None, log_dir: str | None, *, json: bool, **given: Any) -> None:
     """Show the state in a checkpoint as it was at the end of an epoch, from its snapshots and its changelog.
 
-    Nothing is written there, and a query that runs is not disturbed.
+    Nothing is written there, and a query that runs is not disturbed. With --key and no epoch, a query that runs answers
+    itself: as of its last commit, in milliseconds.
     """
     run("harness.run.state:run_state", checkpoint, epoch, log_dir, as_json=json, **given)
 

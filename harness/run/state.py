@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.options import ending
+from impls.driver.control import ask_if_running
+from impls.driver.keystate import StateRow
 from impls.durability.whole import made_whole
 from impls.errors import UsageError
-from impls.reading.forms import StateRow
 from impls.reading.state import StateAt, state_at
 from impls.reading.texts import differences, fields_of, is_of_key, json_text, write_parquet
 
@@ -25,6 +26,10 @@ def run_state(
     """Reads a checkpoint's state at the end of an epoch as the options say, and returns the exit code."""
     if into is not None and (key is not None or against is not None or as_json):
         raise UsageError("--into writes all rows: leave out --key, --against and --json.")
+    if key is not None and all(given is None for given in (epoch, log_dir, against)):
+        live = ask_if_running(checkpoint, {"do": "state", "key": key})
+        if live is not None:
+            return _show_live(live, key, as_json=as_json)
     with state_at(checkpoint, epoch, log_dir=log_dir) as state:
         if against is not None:
             with state_at(checkpoint, against, log_dir=log_dir) as before:
@@ -37,6 +42,25 @@ def run_state(
         for row in rows:
             _line(fields_of(row))
         return 0
+
+
+def _show_live(live: Mapping[str, Any], key: str, *, as_json: bool) -> int:
+    """Prints what a query that runs has answered, lines of JSON or a table."""
+    rows = live["rows"]
+    if as_json:
+        for row in rows:
+            _line(row)
+        return 0
+    _print(_NAMES, [[_live_text(row, name) for name in _NAMES] for row in rows])
+    what = f"{len(rows):,} rows" if rows else f"The key {key} has no state"
+    sys.stdout.write(f"{what} as of the last commit, behind the end of epoch {live['epoch']}\n")
+    return 0
+
+
+def _live_text(row: Mapping[str, Any], name: str) -> str:
+    if name in {"kind", "name"} or name not in row:
+        return str(row.get(name, ""))
+    return json_text(row[name])
 
 
 def _write(state: StateAt, into: Path) -> int:

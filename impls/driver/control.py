@@ -149,6 +149,17 @@ def ask(checkpoint: str | Path, request: dict[str, Any]) -> dict[str, Any]:
     Raises:
         UsageError: no query runs there, it does not answer in 10 s, or it refused the request.
     """
+    answer = ask_if_running(checkpoint, request)
+    if answer is None:
+        raise UsageError(f"No running query answers on the checkpoint {checkpoint}.")
+    return answer
+
+
+def ask_if_running(checkpoint: str | Path, request: dict[str, Any]) -> dict[str, Any] | None:
+    """Returns what `ask` returns, None where no query runs on the checkpoint or answers in 10 s.
+
+    Raises UsageError when the query refused the request.
+    """
     address = Path(checkpoint) / "rescale" / "control.json"
     try:
         path = json.loads(address.read_text())["socket"]
@@ -157,9 +168,9 @@ def ask(checkpoint: str | Path, request: dict[str, Any]) -> dict[str, Any]:
             client.connect(path)
             client.sendall(json.dumps(request).encode() + b"\n")
             with client.makefile("rb") as file:
-                line = file.readline(_LINE_BYTES)
-    except (OSError, ValueError, KeyError) as error:
-        raise UsageError(f"No running query answers on the checkpoint {checkpoint}.") from error
+                line = file.readline()
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
     answer: dict[str, Any] = json.loads(line) if line else {"error": "The query ended before it answered."}
     if "error" in answer:
         raise UsageError(answer["error"])

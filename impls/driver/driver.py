@@ -28,6 +28,7 @@ from impls.protocol.controller import Controller
 from impls.protocol.coordinator import Awaited
 from impls.protocol.events import Command, Event, new_id
 from impls.protocol.order import EpochOrder, Executor
+from impls.protocol.places import BinPlace, place_of
 from impls.protocol.plan import WrittenPlan
 from impls.protocol.report import Report
 from impls.protocol.versions import Change, Version
@@ -124,6 +125,12 @@ class Driver:
     def hosts(self) -> tuple[str, ...]:
         """Hosts that can have workers, ascending; empty where there is only one."""
         return self._executor.hosts
+
+    def place(self, bin_: int) -> BinPlace:
+        """Returns where a bin's state is, as of the plan that holds."""
+        with self.locked() as controller:
+            under_way = self._held > controller.observed
+            return place_of(bin_, controller, self._written[self._held] if under_way else None)
 
     def command(
         self, kind: Literal["rescale", "rebalance"], goal: NDArray[np.int32], label: str, hosts: tuple[str, ...] = ()

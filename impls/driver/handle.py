@@ -14,6 +14,7 @@ from impls.driver.autoscaling import Autoscaled, Source
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.control import Answerer, ControlServer, Listener
 from impls.driver.epochs import QueryEnded, StopNeeded
+from impls.driver.lookups import Looked, PointReads
 from impls.driver.observed import Observed, OnEvent
 from impls.driver.pipeline import Changeable, PipelineChanges
 from impls.errors import StateError, UsageError
@@ -34,7 +35,7 @@ something else ended it.
 """
 
 
-class StreamHandle(Changeable, Autoscaled, Observed):
+class StreamHandle(Changeable, Autoscaled, Observed, Looked):
     """A stateful query that can be rescaled while it runs; all methods may be called from any thread.
 
     A supervisor thread runs the query, and starts it again after a stop that the mechanism asked for.
@@ -53,17 +54,20 @@ class StreamHandle(Changeable, Autoscaled, Observed):
         on_event: OnEvent | None,
         *,
         source: Callable[[], Source | None] | None = None,
+        reads: Callable[[], PointReads] | None = None,
         end: Callable[[], None] = lambda: None,
         listen: Callable[[Answerer], Listener] | None = None,
     ):
         """Starts the query; `end` frees, when it has ended, what its executor holds.
 
-        `source` returns what tells how far its source goes; None for a query that cannot be autoscaled. `listen` gets
-        what answers a request, before the first epoch, and gives it requests from elsewhere.
+        `source` returns what tells how far its source goes; None for a query that cannot be autoscaled. `reads` makes
+        what reads keys. `listen` gets what answers a request, before the first epoch, and gives it requests from
+        elsewhere.
         """
         Changeable.__init__(self)
         self._on_event = on_event or (lambda _kind, _fields: None)
         Autoscaled.__init__(self, changes.driver, checkpoint, source, self._on_event)
+        Looked.__init__(self, reads)
         Observed.__init__(self, changes.driver.metrics, {"query": checkpoint.name})
         self._run, self._driver, self._checkpoint, self._policy = run, changes.driver, checkpoint, policy
         self.changes, self._end = changes, end
@@ -237,9 +241,9 @@ class StreamHandle(Changeable, Autoscaled, Observed):
             case "stop":
                 self._driver.end()
                 return {"stopping": True}
-        answer = self.answer_change(request) or self.answer_watch(request)
+        answer = self.answer_change(request) or self.answer_watch(request) or self.answer_state(request)
         if answer is None:
-            known = "status, watch, rescale, rebalance, stop, pipeline, replace, insert, remove or change"
+            known = "status, watch, state, rescale, rebalance, stop, pipeline, replace, insert, remove or change"
             raise UsageError(f"The request {request['do']!r} is unknown: {known}.")
         return answer
 

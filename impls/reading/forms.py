@@ -12,12 +12,13 @@ A form is a dictionary of JSON values, of which an operator gives `Operator.form
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_type
 
 from impls.aggregation import KeyColumns
+from impls.driver.keystate import StateRow
 from impls.errors import StateError
 from impls.operators import Aggregate
 from impls.operators.aggregates.rows import key_type
@@ -29,26 +30,6 @@ from impls.store.entries import digest_in
 
 Entries = list[tuple[bytes, bytes]]
 """Names and values of a bin's entries, in order of the names."""
-
-
-class StateRow(NamedTuple):
-    """A piece of a key's state.
-
-    Attributes:
-        bin: the key's bin.
-        key: an int, a str or bytes, or a Row of the key's columns; `Digest` where a long key itself is not kept.
-        kind: value, list, map or timer.
-        name: of the state variable, "" for the only one.
-        field: key of a map's field, or place of a list's item from 0; None for the others.
-        value: as the operator gave it; of aggregates a Row of the results; of a timer its time.
-    """
-
-    bin: int
-    key: Any
-    kind: str
-    name: str
-    field: Any
-    value: Any
 
 
 class Digest(str):
@@ -122,7 +103,7 @@ def _single(key_of: Callable[[bytes], Any], load: Callable[[bytes], Any]) -> Rea
 
 
 def _aggregates(form: Mapping[str, Any], *, columns: bool) -> Reader:
-    operator, keys = Aggregate.of_form(form), _columns_of(form["keys"]) if columns else None
+    operator, keys = Aggregate.of_form({**form, "ansi": False}), keys_of(form["keys"]) if columns else None
     key_of, result = _key_of(form["key"]), row_maker([measure.name for measure in operator.measures])
 
     def read(bin_: int, entries: Entries) -> Iterator[StateRow]:
@@ -131,7 +112,7 @@ def _aggregates(form: Mapping[str, Any], *, columns: bool) -> Reader:
             return
         digests = [digest_in(key) for key, _ in kept]
         raw = [key for (key, _), digest in zip(kept, digests, strict=True) if digest is None]
-        whole = map(key_of, raw) if keys is None else map(_row_of, keys(raw).to_pylist())
+        whole = map(key_of, raw) if keys is None else iter(keys(raw))
         known = (next(whole) if digest is None else Digest(digest.hex()) for digest in digests)
         buffers = operator.buffers_of([value for _, value in kept])
         results = [measure.result(own).to_pylist() for measure, own in zip(operator.measures, buffers, strict=True)]
@@ -146,10 +127,15 @@ def _row_of(values: dict[str, Any]) -> t.Row:
     return row_maker([*values])([_row_of(value) if isinstance(value, dict) else value for value in values.values()])
 
 
-def _columns_of(kinds: Mapping[str, str]) -> KeyColumns:
-    """Returns what reads keys of columns, given the names of their types, which pyspark parses in a session only."""
-    fields = [t.StructField(name, from_arrow_type(key_type(kind))) for name, kind in kinds.items()]
-    return KeyColumns(t.StructType(fields))
+def key_schema(kinds: Mapping[str, str]) -> t.StructType:
+    """Returns the schema of a key, given the names of its columns' types, which pyspark parses in a session only."""
+    return t.StructType([t.StructField(name, from_arrow_type(key_type(kind))) for name, kind in kinds.items()])
+
+
+def keys_of(kinds: Mapping[str, str]) -> Callable[[list[bytes]], list[t.Row]]:
+    """Returns what reads keys of columns as Rows, given the names of their types; times have the zone UTC."""
+    columns = KeyColumns(key_schema(kinds))
+    return lambda raw: [_row_of(values) for values in columns(raw).to_pylist()]
 
 
 class _Keys:

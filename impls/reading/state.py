@@ -8,9 +8,10 @@ import lmdb
 import pandas as pd
 
 from impls.aggregation import GROUPING_KEY
+from impls.driver.keystate import StateRow
 from impls.errors import StateError
 from impls.operators import DenseCount
-from impls.reading.forms import ONLY_FIRST, Reader, StateRow, reader_of
+from impls.reading.forms import ONLY_FIRST, Reader, reader_of
 from impls.reading.stored import EndedEpoch, StoredQuery, restored
 from impls.reading.variables import Variables
 from impls.store.entries import SLOTS, block_numbers, open_blocks, open_values
@@ -55,7 +56,7 @@ class StateAt:
 
 def _reader(stored: StoredQuery, ended: EndedEpoch) -> Reader:
     form = stored.form
-    variables = Variables(stored.folder, ended.now) if form["values"] == "processor" else None
+    variables = Variables(stored.folder, lambda: ended.now) if form["values"] == "processor" else None
     return reader_of(form, columns=stored.settings["key"] == GROUPING_KEY, variables=variables)
 
 
@@ -94,7 +95,7 @@ def state_at(
 def read_state(
     checkpoint: str | Path, epoch: int | None = None, *, log_dir: str | None = None, scratch: str | None = None
 ) -> pd.DataFrame:
-    """Returns the state of all keys at the end of an epoch, with the columns of `impls.reading.forms.StateRow`.
+    """Returns the state of all keys at the end of an epoch, with the columns of `impls.driver.keystate.StateRow`.
 
     It comes from snapshots and changelog: workers' environments are not looked at, nothing is written beside a folder
     that goes again, and a query that runs is not disturbed. `attrs` of the frame have the query and the epoch. What has

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.types import Row
 
-from impls.reading.forms import StateRow
+from impls.driver.keystate import StateRow
 from impls.reading.state import StateAt
 
 _SCHEMA = pa.schema(

@@ -1,5 +1,6 @@
 """The state variables of a processor as its checkpoint has them: rows and keys of fields to values."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,13 @@ class Variables:
 
     Args:
         folder: the checkpoint's.
-        now: processing time, ms, up to which what has a time to live has expired; None for no such time.
+        now: returns the processing time, ms, up to which what has a time to live has expired; None for no such time.
 
     Raises:
         UsageError: the file that names the variables is missing or damaged.
     """
 
-    def __init__(self, folder: Path, now: int | None):
+    def __init__(self, folder: Path, now: Callable[[], int | None]):
         self._now, self._of = now, kept_variables(folder)
         self._rows = {name: EvolvedRows(kept.history) for name, kept in self._of.items()}
         self._keys = {name: KeyCodec(kept.keys) for name, kept in self._of.items() if kept.keys is not None}
@@ -31,7 +32,8 @@ class Variables:
         """
         kept, raw = self._of[name], stored
         if kept.expires:
-            if self._now is not None and time_of(raw) <= self._now:
+            now = self._now()
+            if now is not None and time_of(raw) <= now:
                 return None
             raw = raw[8 if kept.kind == "list" else 16 :]
         key = self._keys[name].decode(field) if name in self._keys else field

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, DataType, IntegralType, StringType
 
@@ -142,6 +142,11 @@ def kind_of_key(df: DataFrame, key: str) -> str:
     """Returns what a column's keys are before they are bytes: long, string or binary."""
     kind = df.schema[column_named(df, key)].dataType
     return "long" if _is_whole(kind, key) else "string" if isinstance(kind, StringType) else "binary"
+
+
+def value_of(spark: SparkSession, sql: str) -> int:
+    """Returns the value of an expression without columns, an integer."""
+    return int(spark.sql(f"SELECT {sql}").collect()[0][0])
 
 
 def readable(frame: DataFrame) -> tuple[str, ...]:

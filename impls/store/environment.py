@@ -74,6 +74,9 @@ class Store(Closing):
                 return _open[inode]
             size = max(map_bytes, _file_bytes(path) + (map_bytes >> 1))
             env = _open_readonly(path, size) if readonly else _open_writable(path, size, sync=sync, extended=extended)
+            if readonly and _replaced(path, inode):
+                env.close()
+                raise CorruptStateError(f"The state in {path} is being replaced.")
             _open[inode] = cls(path, env, inode)
             return _open[inode]
 
@@ -160,6 +163,15 @@ def _open_readonly(path: Path, size: int) -> lmdb.Environment:
         return lmdb.open(str(path), map_size=size, readonly=True, create=False, readahead=False, max_readers=_READERS)
     except (lmdb.Error, OSError) as error:
         raise CorruptStateError(f"The state in {path} cannot be read: {error}.") from error
+
+
+def _replaced(path: Path, inode: tuple[int, int]) -> bool:
+    """Returns whether another folder has taken a place: files of both may have been opened."""
+    try:
+        folder = path.stat()
+    except FileNotFoundError:
+        return True
+    return (folder.st_dev, folder.st_ino) != inode
 
 
 def _needed_bytes(env: lmdb.Environment) -> int:

@@ -9,7 +9,7 @@ a stored value (uint16, uint16, uint32), and the keys and stored values one afte
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import lmdb
@@ -177,6 +177,17 @@ def unpack_range(txn: lmdb.Transaction, low: bytes, high: bytes, *, first: bool 
         _replace(txn, pack)
         if first:
             return
+
+
+def packed_between(txn: lmdb.Transaction, low: bytes, high: bytes) -> Iterator[Item]:
+    """Yields entries of packs with names low <= name < high of one bin, as they are stored; the packs stay.
+
+    Raises CorruptStateError when such a pack is damaged.
+    """
+    cursor, name = txn.cursor(), low
+    while (pack := _pack_from(cursor, name)) is not None and _first_key(pack[1]) < high[_PREFIX:]:
+        yield from (item for item in unpacked(*pack) if low <= item[0] < high)
+        name = STATE + pack[0][1:] + b"\0"
 
 
 def _pack_from(cursor: lmdb.Cursor, name: bytes) -> Item | None:

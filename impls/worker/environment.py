@@ -147,7 +147,7 @@ class Environment:
         txn.commit()
         self._opened.meta = meta
         self.state, self._stored_report = after, after.report
-        if self.task.spec.files is not None:
+        if self.task.spec.shared is None:  # whoever reads beside the worker takes a short file for a truncated one
             self._opened.store.extend_file()
         return record
 

@@ -17,6 +17,7 @@ from topics import producer_for
 from generators.clock import now_us
 from generators.stream import keycount_values
 from impls.controltopic.client import ControlClient
+from impls.driver.control import ask
 from impls.errors import UsageError
 from impls.reading.state import read_state
 from impls.spark.identity import Identified
@@ -93,12 +94,21 @@ def test_a_record_that_nothing_follows_is_counted_and_killed_tasks_lose_and_doub
 
     query.ask("rescale", workers=3)  # more than there are slots
     counts.send(500)
+    key = int.from_bytes(max(counts.last), "big", signed=True)
+    before = count_of(tmp_path, key)
     assert query.ask("await_migration")["done"]
     counts.await_counted()
     assert query.ask("status")["workers"] == 3
+    assert before <= count_of(tmp_path, key) == counts.last[max(counts.last)]
     query.end()
     state = read_state(tmp_path / "run" / "checkpoint")
     assert {key.to_bytes(8, "big"): n for key, n in zip(state.key, state.value, strict=True) if n} == counts.last
+
+
+def count_of(folder, key):
+    """The count of a key that the query which runs has now."""
+    rows = ask(folder / "run" / "checkpoint", {"do": "state", "key": str(key)})["rows"]
+    return rows[0]["value"] if rows else 0
 
 
 @pytest.mark.capability

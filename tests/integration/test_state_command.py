@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ def applied(epochs: list[Any]) -> int:
 @pytest.mark.capability
 def test_state_is_read_while_a_query_moves_it_and_afterwards(spark, kafka, topic_factory, tmp_path, results_of):
     source, sink, checkpoint = topic_factory(2), topic_factory(4), tmp_path / "checkpoint"
+    users = [f"u{user}" for user in range(USERS)]
     producer, epochs = producer_for(kafka), []
 
     def send(amount: float) -> None:
@@ -52,7 +54,18 @@ def test_state_is_read_while_a_query_moves_it_and_afterwards(spark, kafka, topic
         moving = impls.read_state(checkpoint)
         send(20.0)
         results_of(sink).wait_for(2 * USERS, "the averages after the rescale")
-        assert query.await_migration(60)
+        while not query.await_migration(0):  # the state is in the one place or in the other
+            assert [state.value[0] in {1, 2} for state in query.get_many(users)] == [True] * USERS
+        assert query.get("u7").value == [2, 30.0]
+        assert not query.get("nobody")
+        one = command(checkpoint, "--key", "u7")
+        assert "[2,30.0]" in one
+        assert "1 rows as of the last commit" in one
+        assert "The key nobody has no state as of" in command(checkpoint, "--key", "nobody")
+        with pytest.raises(impls.UsageError, match="keys are strings, not 7"):
+            query.get(7)
+    with pytest.raises(impls.UsageError, match="has ended: impls"):
+        query.get("u7")
     assert dict(zip(moving.key, moving.value, strict=True)) == {f"u{user}": [1, 10.0] for user in range(USERS)}
 
     lines = [json.loads(line) for line in command(checkpoint, "--json").splitlines()]
@@ -80,8 +93,10 @@ def test_aggregates_of_spark_columns_are_read_with_their_keys(spark, kafka, topi
     with impls.aggregate(
         rows, ["user", "place"], {"n": "count(*)", "most": "max(price)"}, results=impls.Output(kafka, sink, 4),
         state_dir=tmp_path / "state", checkpoint=tmp_path / "checkpoint", workers=2, bins=16,
-    ):  # fmt: skip
+    ) as query:  # fmt: skip
         results_of(sink).wait_for(6, "the first counts")
+        assert query.get({"user": "u1", "place": 0}).value == Row(n=5, most=Decimal("28.25"))
+        assert '"n":5' in command(tmp_path / "checkpoint", "--key", '{"user": "u1", "place": 0}')
     frame = impls.read_state(tmp_path / "checkpoint")
     assert set(frame.key) == {Row(user=f"u{user}", place=place) for user in range(3) for place in range(2)}
     counts = {(key.user, value.n) for key, value in zip(frame.key, frame.value, strict=True)}

@@ -8,9 +8,7 @@ from drawn import INPUT, OUTPUT, Oracle, drawn, plain
 from hypothesis import given, note
 from hypothesis import strategies as st
 from processing import Given, ProcessorRun
-from timed import close_all, spread
-
-from impls.reading.state import state_at
+from timed import close_all, read_both_ways, spread
 
 DELAY_MS = 50
 
@@ -62,8 +60,7 @@ def test_it_gives_what_sparks_tester_gives(tmp_path_factory, timed, random, epoc
             query.epoch(rows)
             tested.epoch(rows)
         query.settle()
-        with state_at(query.folder / "checkpoint") as state:
-            assert rows_of(state.every_row()) == tested.state("abcd")
+        assert rows_of(read_both_ways(query).itertuples(index=False)) == tested.state("abcd")
     finally:
         close_all()
     assert told(query) == tested.told

@@ -4,20 +4,24 @@ import re
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from timed import BINS, TimedRun
 
-from impls.errors import UsageError
+from impls.errors import StateError, UsageError
 from impls.operators.timed import KeyedProcess
 from impls.protocol.eventtime import EventTime
 from impls.reading.forms import Digest
+from impls.reading.points import PointReader
 from impls.reading.state import read_state, state_at
 from impls.reading.texts import differences
+from impls.store.hashing import bin_of_hash, hash_bytes
 from impls.store.naming import digest_of
 
 FAR, LONG = 1 << 40, b"long" * 50
+MECHANISMS = {"megaphone-batched": {}, "megaphone-fluid": {}, "meces": {"background_share": 0.0}, "rhino": {}}
 KEYS = (b"a", b"b", b"key 3", b"", LONG)
 FIELDS = (b"x", b"", b"field" * 50)
 
@@ -72,6 +76,49 @@ def model(records):
     }
 
 
+class LookedAt(TimedRun):
+    """A query of which every key is looked at before, between and behind the steps of its workers."""
+
+    history = coming = ()  # records of the epochs before, and of the one under way
+    lost = False
+
+    def step(self, task, tables):
+        self.look()
+        answer = super().step(task, tables)
+        self.lost = self.lost and task.worker < task.order.written.workers - 1
+        self.look(-1 if task.order.written.plan.on_demand else task.worker)
+        return answer
+
+    def look(self, done=-1):
+        """Checks what is read of every key; the workers up to one have done their steps."""
+        try:
+            states = self.get_many(KEYS)
+        except StateError:
+            assert self.lost or not self.number, "only a worker that is to be rebuilt cannot be read"
+            return
+        before, now = by_key(model(self.history)), by_key(model([*self.history, *self.coming]))
+        for key, state in zip(KEYS, states, strict=True):
+            assert state.key == key
+            found = {tuple(row)[2:] for row in state.rows}
+            assert found in ([now[key]] if state.epoch == self.number else [before[key], now[key]])
+            assert state.epoch in {self.number - 1, self.number}
+            place = self.driver.place(int(bin_of_hash(np.array([hash_bytes(key)], np.uint64), BINS)[0]))
+            has_run = (place.location if place.target is None else place.target) <= done
+            assert state.epoch == self.number or not has_run
+
+    def get_many(self, keys):
+        return PointReader(
+            self.driver, self.checkpoint, self.operator, str(self.folder / "state"), in_sql=None
+        ).get_many(keys)
+
+
+def by_key(rows):
+    found = {key: set() for key in KEYS}
+    for key, *rest in rows:
+        found[LONG if isinstance(key, Digest) else key].add(tuple(rest))
+    return found
+
+
 RECORD = st.tuples(
     st.sampled_from(KEYS), st.sampled_from(["value", "append", "clear", "field", "timer", "cancel"]), st.integers(0, 6)
 )
@@ -86,10 +133,19 @@ def rows_of(frame):
     return set(found)
 
 
-@given(st.lists(EPOCH, min_size=1, max_size=14), st.sampled_from([2, 4, 300]))
-def test_every_epoch_that_is_kept_is_read_as_it_was(epochs, replay_epochs):
+@pytest.fixture(autouse=True)
+def _hurried(monkeypatch):
+    monkeypatch.setattr("impls.reading.points._PATIENCE_S", 0.0)
+    monkeypatch.setattr("impls.reading.points._PAUSE_S", 0.0)
+
+
+@given(st.lists(EPOCH, min_size=1, max_size=14), st.sampled_from([2, 4, 300]), st.sampled_from(list(MECHANISMS)))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # which sets what stays the same
+def test_every_epoch_that_is_kept_is_read_as_it_was(epochs, replay_epochs, mechanism):
     with tempfile.TemporaryDirectory() as folder:
-        run = TimedRun(Path(folder), Everything(), replay_epochs=replay_epochs)
+        run = LookedAt(
+            Path(folder), Everything(), mechanism, options=MECHANISMS[mechanism], replay_epochs=replay_epochs
+        )
         history, at_end = [], []
         for number, (records, event, worker) in enumerate(epochs):
             if event == "move":
@@ -98,8 +154,13 @@ def test_every_epoch_that_is_kept_is_read_as_it_was(epochs, replay_epochs):
                 run.restart()
             elif event == "lose":
                 run.lose(worker)
+                run.lost = True
+            run.history, run.coming = tuple(history), records
             run.epoch([(0, key, {"at": number, "what": what, "n": n}) for key, what, n in records])
             history += records
+            run.history, run.coming, run.lost = tuple(history), (), False
+            run.look()
+            assert {state.epoch for state in run.get_many(KEYS)} == {number}, "between epochs all is of the last one"
             at_end.append(model(history))
         kept = list(readable(run.folder / "checkpoint", len(epochs)))
         assert kept[-1] == len(epochs) - 1, "the last one is always there"
