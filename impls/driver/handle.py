@@ -73,7 +73,8 @@ class StreamHandle(Changeable, Autoscaled, Observed, Looked):
         self.changes, self._end = changes, end
         self.wants_restart = False
         self._listener: Listener | None = None
-        self._control = ControlServer(checkpoint.own, self._answer)
+        # state is for whoever can enter the checkpoint's folder, and not for a topic
+        self._control = ControlServer(checkpoint.own, lambda one: self.answer_state(one) or self._answer(one))
         if listen is not None:
             with closed_on_error(self._control):
                 self._listener = listen(self._answer)
@@ -241,9 +242,9 @@ class StreamHandle(Changeable, Autoscaled, Observed, Looked):
             case "stop":
                 self._driver.end()
                 return {"stopping": True}
-        answer = self.answer_change(request) or self.answer_watch(request) or self.answer_state(request)
+        answer = self.answer_change(request) or self.answer_watch(request)
         if answer is None:
-            known = "status, watch, state, rescale, rebalance, stop, pipeline, replace, insert, remove or change"
+            known = "status, watch, rescale, rebalance, stop, pipeline, replace, insert, remove or change"
             raise UsageError(f"The request {request['do']!r} is unknown: {known}.")
         return answer
 

@@ -8,6 +8,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from pyspark.errors import PySparkException
 from pyspark.sql import types as t
 
 from impls.errors import UsageError
@@ -54,12 +55,15 @@ class KeyReader:
         if self._schema is None:
             return _column(self._kind, key)
         values = _values(self._schema, key)
-        fields = zip(self._schema.fields, values, strict=True)
-        raw = self._codec.encode(tuple(_fitting(field.dataType, value, field.name) for field, value in fields))
-        for field, value, kept in zip(self._schema.fields, values, self._codec.decode(raw), strict=True):
-            if value is not None and kept is None:  # the codec takes it for null, as Spark does
-                kind = field.dataType.simpleString()
-                raise UsageError(f"The key's column {field.name} is of type {kind}: {value!r} does not fit.")
+        fields = list(zip(self._schema.fields, values, strict=True))
+        try:
+            raw = self._codec.encode(tuple(_fitting(field.dataType, value, field.name) for field, value in fields))
+        except (PySparkException, ValueError, OverflowError) as error:
+            raise UsageError(f"The key {key!r} does not fit {_sql(self._schema)}: {error}") from error
+        for (field, value), kept in zip(fields, self._codec.decode(raw), strict=True):
+            # the codec takes for null what is of another type, and rounds decimals, as Spark does
+            if value is not None and (kept is None or (isinstance(value, Decimal) and kept != value)):
+                raise _unfit(field.dataType, value, field.name)
         return StoredKey(self._shown(raw), raw)
 
     def of_text(self, text: str) -> list[StoredKey]:
@@ -194,8 +198,12 @@ _BITS: dict[type[t.DataType], int] = {t.ByteType: 8, t.ShortType: 16, t.IntegerT
 def _in_range(kind: t.DataType, number: int, name: str) -> int:
     half = 1 << _BITS.get(type(kind), 64) - 1
     if not -half <= number < half:
-        raise UsageError(f"The key's column {name} is of type {kind.simpleString()}: {number} does not fit.")
+        raise _unfit(kind, number, name)
     return number
+
+
+def _unfit(kind: t.DataType, value: Any, name: str) -> UsageError:
+    return UsageError(f"The key's column {name} is of type {kind.simpleString()}: {value} does not fit.")
 
 
 def _from_json(kind: t.DataType, value: Any) -> Iterator[Any]:

@@ -150,10 +150,11 @@ class PointReader:
 
     def _bin_of(self, key: StoredKey) -> int:
         operator, bins = self._operator, self._bins
-        if isinstance(operator, DenseCount):
+        method = type(operator).bin_sql
+        if isinstance(operator, DenseCount) and method is DenseCount.bin_sql:
             assert key.number is not None, "keys of counts are integers"
             return min(max(key.number // operator.per_bin(bins), 0), bins - 1)
-        if type(operator).bin_sql is not Operator.bin_sql:
+        if method is not Operator.bin_sql:
             literal = f"X'{key.raw.hex()}'" if key.number is None else f"cast('{key.number}' as bigint)"
             return self._in_sql(operator.bin_sql(literal, bins))
         if key.number is not None:
@@ -199,7 +200,7 @@ class _Views:
     def _at(self, worker: int, home: str) -> _View:
         if worker not in self._views:
             if home and home != host_name():
-                raise StateError(f"Worker {worker} is on the host {home}, and state is read on the driver's host only")
+                raise UsageError(f"Worker {worker} is on the host {home}: state is read on the driver's host only.")
             path = store_path(self._state_dir / home, worker)
             store = self._opened.enter_context(Store.open(path, readonly=True))
             if store.used_bytes() > (path / "data.mdb").stat().st_size:  # to read beyond its end ends the process
