@@ -53,6 +53,7 @@ class TimedRun:
     attempts: int = 1
     options: dict[str, Any] = field(default_factory=dict)
     key: str = "binary"
+    log_dir: str = ""
     replay_epochs: int = REPLAY_EPOCHS
     offset: int = 0
     number: int = -1
@@ -70,7 +71,7 @@ class TimedRun:
         controller = Controller(
             initial(BINS, self.workers, "contiguous"), catalog.make(self.mechanism, **self.options), self.clock()
         )
-        files = Files(str(self.checkpoint.own))
+        files = Files(self.log_dir or str(self.checkpoint.own))
         output, state = MemoryOutput(str(self.folder)), str(self.folder / "state")
         spec = QuerySpec(self.checkpoint.query, controller.bins, self.operator, output, state, files)
         executor = InProcessExecutor(spec, self.step)

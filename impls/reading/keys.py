@@ -120,7 +120,10 @@ def _column(kind: str, key: Any) -> StoredKey:
     if kind == "string":
         if not isinstance(key, str):
             raise UsageError(f"The query's keys are strings, not {key!r}.")
-        return StoredKey(key, key.encode())
+        try:
+            return StoredKey(key, key.encode())
+        except UnicodeEncodeError as error:
+            raise UsageError(f"The key {key!r} is no text: {error}.") from error
     if not isinstance(key, bytes | bytearray | memoryview):
         raise UsageError(f"The query's keys are bytes, not {key!r}.")
     return StoredKey(bytes(key), bytes(key))

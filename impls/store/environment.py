@@ -1,5 +1,6 @@
 """One worker's state in one LMDB environment: bins, queue, outbox and epoch commit together."""
 
+import contextlib
 import os
 import shutil
 import sys
@@ -19,6 +20,7 @@ from impls.store.checked import get_checked, put_checked
 from impls.store.tables import META
 
 MAP_BYTES = 1 << 30
+_READ_BYTES = 1 << 40
 DAMAGE = (CorruptStateError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.PanicError)
 _READERS = 512
 _LOCK_BYTES = 64 * (_READERS + 8)  # a cache line per reader, and the head
@@ -159,8 +161,20 @@ def _open_writable(path: Path, size: int, *, sync: bool, extended: bool) -> lmdb
 
 
 def _open_readonly(path: Path, size: int) -> lmdb.Environment:
+    """Opens it with a map that no writer outgrows: to make one larger would take it from under other readers here."""
+    for room in (max(size, _READ_BYTES), size):
+        with contextlib.suppress(lmdb.MemoryError):  # addresses are limited, as by ulimit -v
+            return _mapped_readonly(path, room)
+    raise StateError(
+        f"There are no addresses for the {size} bytes of the state in {path}: raise the limit (ulimit -v)."
+    )
+
+
+def _mapped_readonly(path: Path, size: int) -> lmdb.Environment:
     try:
         return lmdb.open(str(path), map_size=size, readonly=True, create=False, readahead=False, max_readers=_READERS)
+    except lmdb.MemoryError:
+        raise
     except (lmdb.Error, OSError) as error:
         raise CorruptStateError(f"The state in {path} cannot be read: {error}.") from error
 

@@ -7,12 +7,16 @@ import time
 
 import pytest
 from durable import Workers
+from timed import BINS, TimedRun
 
 from harness.experiment.description import Run
 from harness.experiment.make import make_experiment
 from harness.run.pipeline import log_dir
 from impls.durability.files import Files
+from impls.errors import UsageError
+from impls.operators import HashCount
 from impls.protocol.plan import Pull
+from impls.reading.state import read_state
 
 START_DEADLINE_S = 60
 
@@ -64,6 +68,19 @@ def test_a_worker_is_rebuilt_and_bins_are_pulled_from_an_object_store(bucket, tm
     workers.files.clear()
     assert not workers.files.names("snapshots")
     workers.files.clear()
+
+
+def test_state_is_read_from_an_object_store(bucket, tmp_path):
+    run = TimedRun(tmp_path, HashCount(preload=20), key="long", log_dir=bucket, replay_epochs=4)
+    for number in range(12):
+        if number % 4 == 2:
+            run.move([(bin_ + number) % 3 for bin_ in range(BINS)])
+        run.epoch([(0, key, {}) for key in range(number % 2, 20, 2)])
+    run.checkpoint.close()
+    frame = read_state(tmp_path / "checkpoint", log_dir=bucket)
+    assert (len(frame), set(frame.value), frame.attrs["epoch"]) == (20, {6}, 11)
+    with pytest.raises(UsageError, match="name the log_dir of the query"):
+        read_state(tmp_path / "checkpoint")
 
 
 def test_the_log_of_a_run_is_below_what_its_user_names_before_the_query_of_the_uri(bucket, tmp_path):
