@@ -13,6 +13,8 @@ from chaos.parameters import CASES
 from realtime.parameters import KINDS, draw
 from realtime.runs import simulate
 
+from impls.reading import points
+
 
 @pytest.mark.sampled(10)
 @pytest.mark.parametrize(("seed", "fixed"), CASES)
@@ -26,6 +28,32 @@ def test_a_query_survives_bits_that_flip_in_its_environments(seed):
     """Each of these seeds has lost or doubled something, or could not go on, by another way in which damage hides."""
     outcome = simulate(draw(seed, changes=(), durability="process", rates={"flip": 0.03}, most=9))
     assert outcome.violation is None, outcome.sentence
+
+
+def counting(seed):
+    """A query of whose keys every count is looked at, time and again."""
+    return draw(seed, changes=(), refused=0.0, operator=("hash", "dense", "preloaded")[seed % 3])
+
+
+@pytest.mark.sampled(10)
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_keys_are_read_as_commits_have_left_them(seed):
+    outcome = simulate(counting(seed))
+    assert outcome.violation is None, outcome.sentence
+
+
+def test_a_reader_that_goes_to_the_old_owner_or_to_the_new_one_too_early_is_seen(monkeypatch):
+    def at_location(views, _bin, place):
+        view = views._at(place.location, "")
+        return view, view.epoch
+
+    def too_early(views, bin_, place):
+        view = views._at(place.location if place.target is None else place.target, "")
+        return view, view.epoch
+
+    for wrong in (at_location, too_early):
+        monkeypatch.setattr(points._Views, "with_bin", wrong)
+        assert simulate(counting(115)).violation == "lookup", wrong.__name__
 
 
 @pytest.mark.lengthy

@@ -5,6 +5,7 @@ all others, some steps later; then Spark sends the batch again. The driver takes
 """
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -54,9 +55,11 @@ class Query:
         asking: asks for changes of the pipeline.
         session: the tasks, None between two sessions.
         starts, sessions, boundaries, steps: how many drivers, sessions, ends of batches and steps there were.
+        look: is called behind each step of anybody.
     """
 
     hosts: tuple[str, ...] = ()
+    look: Callable[[], None] = staticmethod(lambda: None)
     record: EpochRecord
     spec: QuerySpec
 
@@ -89,7 +92,10 @@ class Query:
             if self._random.random() < p.anew:
                 self.load.places.made_anew(partition)
         require(self.starts < _STARTS_MAX, "stuck", f"{self.starts} drivers were started")
-        self._checkpoint = Checkpoint(self._folder / "checkpoint", {"bins": p.bins})
+        settings = {"bins": p.bins, "key": "key", "state": "own"}
+        self._checkpoint = Checkpoint(self._folder / "checkpoint", settings)
+        if not self.load.chained:
+            self._checkpoint.keep_form(self.load.operator.form(), "long")
         self.files = None if p.durability == "none" else Files(str(self._checkpoint.own))
         output, state = self.topic, str(self._folder / "state")
         self.spec = QuerySpec(
@@ -211,6 +217,7 @@ class Query:
             self.load.produce(self._random.randint(1, 8))
         if actions:
             self._random.choice(actions)()
+            self.look()
 
     def _all_begun(self, session: Session) -> bool:
         """Whether every worker of the epoch has begun it in the session: batches are much longer than epochs."""
@@ -290,6 +297,17 @@ class Query:
         path = store_path(self.spec.state_dir, w)
         if self._p.rates.get("flip") and (path / "data.mdb").exists() and self._troubles.hit("flip"):
             flip(path, self._flips.randint(1, 4), self._flips)
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """The checkpoint, as the driver that lives has it open."""
+        assert self._checkpoint is not None, "a driver has begun"
+        return self._checkpoint
+
+    @property
+    def fired(self) -> set[str]:
+        """The kinds of what has gone wrong so far."""
+        return set(+self._troubles.fired)
 
     @property
     def flipped(self) -> bool:

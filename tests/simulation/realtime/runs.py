@@ -9,6 +9,7 @@ from chaos.violation import Violation, counted, require
 
 from impls.store.environment import Store
 from realtime.commits import Commits
+from realtime.lookups import Looks
 from realtime.oracle import Oracle
 from realtime.parameters import Parameters
 from realtime.patches import simulated
@@ -33,6 +34,7 @@ def _run(p: Parameters, folder: Path) -> Outcome:
     with simulated(p, troubles.point), commits.seen(), Store.open(folder / "scratch") as scratch:
         query = Query(p, Workload(p), troubles, folder)
         oracle = Oracle(p, query, scratch, commits)
+        query.look = Looks(p, query, commits).look
         try:
             _epochs(p, query, oracle, troubles)
         except Violation as error:
