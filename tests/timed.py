@@ -66,7 +66,7 @@ class TimedRun:
         """Starts the driver on its checkpoint, for the first time or again."""
         settings = {"bins": BINS, "key": "key", "changelog": True, "state": "own"}
         self.checkpoint = Checkpoint(self.folder / "checkpoint", settings)
-        self.checkpoint.keep_form(self.operator.form(), self.key)
+        self.checkpoint.keep_form(self.operator.state_form(), self.key)
         _open[id(self)] = self.checkpoint
         controller = Controller(
             initial(BINS, self.workers, "contiguous"), catalog.make(self.mechanism, **self.options), self.clock()

@@ -190,7 +190,7 @@ def _fill(
             sizes = np.zeros(bins, np.int64)
             sizes[[row["bin"] for row in rows]] = [row["size"] for row in rows]
             successor.keep(folder)
-            opened.keep_form(successor.operator.form(), "binary")
+            opened.keep_form(successor.operator.state_form(), "binary")
             write_cutover(opened, successor.operator, files, log, sizes=sizes, workers=workers)
     finally:
         opened.close()

@@ -93,7 +93,7 @@ class Operator(ABC):
         """
         return {}
 
-    def form(self) -> dict[str, Any]:
+    def state_form(self) -> dict[str, Any]:
         """Says, as JSON values, how state is read where the operator is not at hand; see `impls.reading.forms`.
 
         By default values are bytes, and only the operator knows with what state its bins begin if it creates any.

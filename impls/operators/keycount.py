@@ -82,7 +82,7 @@ class DenseCount(RecordOperator):
         """Returns `keys`, from which a key's bin and slot follow."""
         return {"keys": self.keys}
 
-    def form(self) -> dict[str, Any]:
+    def state_form(self) -> dict[str, Any]:
         """Says that there is a count of each key."""
         return {"values": "dense", "begins": "dense", "keys": self.keys}
 
@@ -141,7 +141,7 @@ class HashCount(RecordOperator):
     def __post_init__(self) -> None:
         _check_cost(self.cost_us, self.cost, self.value_bytes)
 
-    def form(self) -> dict[str, Any]:
+    def state_form(self) -> dict[str, Any]:
         """Says that an entry begins with a count, and which there are from the beginning."""
         return {"values": "count", "begins": "preload", "preload": self.preload, "value_bytes": self.value_bytes}
 

@@ -72,9 +72,9 @@ class Pipeline(Operator):
         """Returns that of the operator: state lies where it says."""
         return self.inner.identity()
 
-    def form(self) -> dict[str, Any]:
+    def state_form(self) -> dict[str, Any]:
         """Returns that of the operator."""
-        return self.inner.form()
+        return self.inner.state_form()
 
     def outside(self, records: pa.Table) -> NDArray[np.bool_] | None:
         """Returns which records have keys that the operator has no state for."""

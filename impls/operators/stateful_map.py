@@ -38,10 +38,10 @@ class StatefulMap(RecordOperator):
         """Decodes a state."""
         return json.loads(raw)
 
-    def form(self) -> dict[str, Any]:
+    def state_form(self) -> dict[str, Any]:
         """Says that values are JSON, where they are."""
         own = type(self).load is not StatefulMap.load or type(self).dump is not StatefulMap.dump
-        return super().form() if own else {**super().form(), "values": "json"}
+        return super().state_form() if own else {**super().state_form(), "values": "json"}
 
     def apply(self, records: pa.Table, state: BinState) -> Results:
         """Applies records one by one; see `RecordOperator`."""

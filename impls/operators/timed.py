@@ -40,9 +40,9 @@ class TimedOperator(Operator):
         """Returns the column of the event time, in whose unit timers are kept."""
         return {"event_time": self.event_time.column}
 
-    def form(self) -> dict[str, Any]:
+    def state_form(self) -> dict[str, Any]:
         """Says that entries are those of `Keyed`."""
-        return {**super().form(), "values": "keyed"}
+        return {**super().state_form(), "values": "keyed"}
 
     @abstractmethod
     def on_records(self, records: pa.Table, keyed: Keyed) -> None:

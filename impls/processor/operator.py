@@ -106,7 +106,7 @@ class _Processing(Operator):
             "time_mode": self.program.time_mode,
         }
 
-    def form(self) -> dict[str, Any]:
+    def state_form(self) -> dict[str, Any]:
         """Says what keys are; `impls.processor.kept` has the variables."""
         begins = "empty" if self.initial is None else "own"
         return {"values": "processor", "begins": begins, "columns": self.program.key.jsonValue()}

@@ -33,7 +33,7 @@ def spec_of(
     """
     _check_state(read.df.sparkSession, state_dir, opened)
     first, out = _first_version(opened, operator), _of(opened, sink)
-    opened.keep_form(first.form(), kind_of_key(read.df, opened.settings["key"]))
+    opened.keep_form(first.state_form(), kind_of_key(read.df, opened.settings["key"]))
     return QuerySpec(
         opened.query, bins, first, out, state_dir, files, how.shared, transfer, repeats, on_error,
         read.told_apart.by_number(), read.source.linked,

@@ -141,11 +141,11 @@ class Aggregate(RecordOperator):
         ]
         return {"keys": [list(pair) for pair in self.keys.items()], "aggregates": kept}
 
-    def form(self) -> dict[str, Any]:
+    def state_form(self) -> dict[str, Any]:
         """Says how the buffers of a key become its results."""
         kept = [[measure.name, measure.function, measure.column, measure.type] for measure in self.measures]
         ansi = all(measure.ansi for measure in self.measures)
-        return {**super().form(), "values": "aggregates", "keys": self.keys, "aggregates": kept, "ansi": ansi}
+        return {**super().state_form(), "values": "aggregates", "keys": self.keys, "aggregates": kept, "ansi": ansi}
 
     @classmethod
     def of_form(cls, form: Mapping[str, Any]) -> "Aggregate":
@@ -229,9 +229,9 @@ class WindowAggregate(Operator):
         own = self.aggregate.identity()
         return own if self._key_columns is None else {**own, "output_mode": "append"}
 
-    def form(self) -> dict[str, Any]:
+    def state_form(self) -> dict[str, Any]:
         """Returns that of the aggregates: what stands beside them are expiries."""
-        return self.aggregate.form()
+        return self.aggregate.state_form()
 
     def run(self, state: BinState, inputs: Sequence[Input]) -> Effects:
         """Runs inputs, oldest first."""

@@ -94,8 +94,7 @@ class Query:
         require(self.starts < _STARTS_MAX, "stuck", f"{self.starts} drivers were started")
         settings = {"bins": p.bins, "key": "key", "state": "own"}
         self._checkpoint = Checkpoint(self._folder / "checkpoint", settings)
-        if not self.load.chained:
-            self._checkpoint.keep_form(self.load.operator.form(), "long")
+        self._checkpoint.keep_form(self.load.operator.state_form(), "long")
         self.files = None if p.durability == "none" else Files(str(self._checkpoint.own))
         output, state = self.topic, str(self._folder / "state")
         self.spec = QuerySpec(

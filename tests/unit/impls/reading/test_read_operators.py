@@ -250,8 +250,8 @@ class Eight(Tally):
     def load(self, raw):
         return int.from_bytes(raw, "little")
 
-    def form(self):
-        return HashCount().form()
+    def state_form(self):
+        return HashCount().state_form()
 
 
 @pytest.mark.parametrize(("first", "turned"), [(Tally(), dict), (Eight(), bytes)], ids=["json", "counts"])
@@ -261,7 +261,7 @@ def test_state_that_a_version_of_the_pipeline_has_turned_is_read_as_what_it_is(t
     settings = {"bins": BINS, "changelog": True, "state": "own", "key": "key"}
     data = json.loads((own / "query.json").read_text())
     (own / "query.json").write_text(json.dumps(data | {"settings": data["settings"] | settings}))
-    query.opened.keep_form(first.form(), "binary")
+    query.opened.keep_form(first.state_form(), "binary")
     some(2, query)
 
     def kinds():
