@@ -160,13 +160,13 @@ def ask_if_running(checkpoint: str | Path, request: dict[str, Any]) -> dict[str,
 
     Raises UsageError when the query refused the request.
     """
-    address = Path(checkpoint) / "rescale" / "control.json"
+    address, sent = Path(checkpoint) / "rescale" / "control.json", json.dumps(request).encode() + b"\n"
     try:
         path = json.loads(address.read_text())["socket"]
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(_DEADLINE_S)
             client.connect(path)
-            client.sendall(json.dumps(request).encode() + b"\n")
+            client.sendall(sent)
             with client.makefile("rb") as file:
                 line = file.readline()
     except (OSError, ValueError, KeyError, TypeError):

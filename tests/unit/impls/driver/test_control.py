@@ -22,6 +22,8 @@ def test_a_request_is_answered_and_a_refusal_travels_back(tmp_path):
             ask(tmp_path, {"do": "rescale"})
         with pytest.raises(UsageError, match="not understood"):
             ask(tmp_path, {"no": "verb"})
+        with pytest.raises(TypeError, match="not JSON serializable"):  # and not that no query answers
+            ask(tmp_path, {"do": "status", "of": object()})
     finally:
         server.close()
     with pytest.raises(UsageError, match="No running query"):
