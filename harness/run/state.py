@@ -53,7 +53,7 @@ def _show_live(live: Mapping[str, Any], key: str, *, as_json: bool) -> int:
         return 0
     _print(_NAMES, [[_live_text(row, name) for name in _NAMES] for row in rows])
     what = f"{len(rows):,} rows" if rows else f"The key {key} has no state"
-    sys.stdout.write(f"{what} as of the last commit, behind the end of epoch {live['epoch']}\n")
+    sys.stdout.write(f"{what} as of the last commit, which has all of epoch {live['epoch']}\n")
     return 0
 
 

@@ -129,8 +129,7 @@ class Driver:
     def place(self, bin_: int) -> BinPlace:
         """Returns where a bin's state is, as of the plan that holds."""
         with self.locked() as controller:
-            under_way = self._held > controller.observed
-            return place_of(bin_, controller, self._written[self._held] if under_way else None)
+            return place_of(bin_, controller, self._held)
 
     def command(
         self, kind: Literal["rescale", "rebalance"], goal: NDArray[np.int32], label: str, hosts: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """`get` and `get_many` of a query that runs, for its user and for other processes."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any, Protocol
@@ -42,7 +42,7 @@ def point_reads(
     return reads
 
 
-class Looked:
+class Looked(ABC):
     """A query whose state can be looked at, key by key, while it runs.
 
     Args:

@@ -30,7 +30,7 @@ class Controller:
     Attributes:
         routing, location, goal: int32, shape (B,).
         queued, size: int64, shape (B,): records in queue, bytes of state.
-        moving: bins that the migration under way moves, empty between migrations.
+        moving: bins that the migration under way moves, none between migrations; pulls: by bin, as the plan has them.
         observed: the last epoch observed, -1 before the first.
         homes: worker -> host of its environment, on a cluster; hosts: those for workers that own nothing, () for any.
         clock: the watermark, for operators with event time; None for the others.
@@ -52,7 +52,7 @@ class Controller:
         self._current: Command | None = None
         self._started, self._stopped = 0, -1
         self._drops: list[Drop] = []
-        self._pulls: dict[int, Pull] = {}
+        self.pulls: dict[int, Pull] = {}
         self._replicas = Replicas()
         self.homes, self.hosts = dict[int, str](), tuple[str, ...]()
         self.changing = Changing(self.bins)
@@ -161,9 +161,9 @@ class Controller:
         self._before = self._status()
         entries = dict(zip(seen.pulled, seen.entries, strict=False))
         for bin_ in seen.pulled:
-            if bin_ not in self._pulls:
+            if bin_ not in self.pulls:
                 raise StateError(f"Epoch {seen.epoch} reports a pull of bin {bin_}, which its plan does not have")
-            pull = self._pulls.pop(bin_)
+            pull = self.pulls.pop(bin_)
             self.location[bin_] = pull.target
             self._moved[bin_] = seen.epoch
             self._drops.append(Drop(bin_, pull.source, entries.get(bin_, 0)))
@@ -177,7 +177,7 @@ class Controller:
         self.homes |= dict(seen.homes)
         if self.clock is not None:
             self.clock.observe(seen.times, seen.waits, seen.until)
-        self._pulls.clear()  # what is left of them is planned anew
+        self.pulls.clear()  # what is left of them is planned anew
         self._events += self.changing.observe(seen)
         self._check_done(seen.epoch)
         self.observed, self._last_events, self._events = seen.epoch, self._events, []
@@ -279,7 +279,7 @@ class Controller:
     def _hold(self, written: WrittenPlan) -> None:
         if written.plan.stop is None:
             self.routing = written.plan.routing.copy()
-            self._pulls = {pull.bin: pull for pull in written.plan.pulls}
+            self.pulls = {pull.bin: pull for pull in written.plan.pulls}
             dropped = set(written.drops)
             self._drops = [drop for drop in self._drops if drop.place not in dropped]
             self._replicas.forget(written.forgotten)

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 from impls.protocol.controller import Controller
-from impls.protocol.plan import WrittenPlan
 
 
 class BinPlace(NamedTuple):
@@ -22,16 +21,15 @@ class BinPlace(NamedTuple):
     homes: tuple[str, str]
 
 
-def place_of(bin_: int, controller: Controller, held: WrittenPlan | None) -> BinPlace:
+def place_of(bin_: int, controller: Controller, epoch: int) -> BinPlace:
     """Returns where a bin is.
 
     Args:
         bin_: the bin.
         controller: what the driver knows.
-        held: the plan of the epoch under way, None between two epochs.
+        epoch: the last one whose plan is durable and holds: a pull of a later one has not begun.
     """
-    pulls = () if held is None else held.plan.pulls
-    location = int(controller.location[bin_])
-    target = next((pull.target for pull in pulls if pull.bin == bin_), None)
+    pull = controller.pulls.get(bin_) if epoch > controller.observed else None
+    location, target = int(controller.location[bin_]), None if pull is None else pull.target
     homes = controller.homes.get(location, ""), "" if target is None else controller.homes.get(target, "")
-    return BinPlace(location, target, controller.observed if held is None else held.epoch, homes)
+    return BinPlace(location, target, epoch, homes)

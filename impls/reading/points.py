@@ -1,8 +1,8 @@
 """`query.get`: the state of keys, read beside the workers from their environments, wherever the keys' bins are.
 
-A bin that the plan of the epoch under way brings to another worker is there as soon as that one has committed it. The
-old owner does not touch it in that epoch: it has the state at the end of the epoch before. Where a bin has been is
-looked up again behind the reading, and the reading done again if it has moved meanwhile.
+A bin that the plan of the epoch under way brings to another worker is there as soon as that worker has committed it.
+Until then the old owner has it, at least as it was at the end of the epoch before. The reader looks up where a bin is
+before and after it reads, and reads again if the bin has moved meanwhile.
 """
 
 import time
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import cached_property
 from pathlib import Path
+from threading import BoundedSemaphore
 from typing import Any, NamedTuple
 
 import lmdb
@@ -37,6 +38,7 @@ from impls.worker.state import read_state
 
 _PATIENCE_S = 5.0  # for which an environment may be away, as when it is rebuilt
 _PAUSE_S = 0.005
+_AT_ONCE = 8  # readers: an environment has places for some hundred, and workers that pull need theirs
 
 
 class _View(NamedTuple):
@@ -76,6 +78,7 @@ class PointReader:
         if settings["state"] == "shared":
             raise UsageError("The state of this query is in the store that all workers share: look at it there.")
         self._form = form_of(checkpoint.folder)
+        self._turns = BoundedSemaphore(_AT_ONCE)
         self._encoded = settings["key"] == GROUPING_KEY
         self._keys = KeyReader(self._form, columns=self._encoded or self._form["values"] == "processor")
 
@@ -110,7 +113,7 @@ class PointReader:
         """Returns the state of those keys whose bins have not moved meanwhile."""
         places = {bin_: self._driver.place(bin_) for _, _, bin_ in wanted}
         found = {}
-        with ExitStack() as opened:
+        with self._turns, ExitStack() as opened:
             views = _Views(self._checkpoint.query, self._state_dir, opened)
             for n, key, bin_ in wanted:
                 view, epoch = views.with_bin(bin_, places[bin_])
@@ -200,7 +203,10 @@ class _Views:
     def _at(self, worker: int, home: str) -> _View:
         if worker not in self._views:
             if home and home != host_name():
-                raise UsageError(f"Worker {worker} is on the host {home}: state is read on the driver's host only.")
+                raise UsageError(
+                    f"Worker {worker} is on the host {home}: state is read on the driver's host only; "
+                    "impls.read_state, or ./inv state --epoch, reads the checkpoint."
+                )
             path = store_path(self._state_dir / home, worker)
             store = self._opened.enter_context(Store.open(path, readonly=True))
             if store.used_bytes() > (path / "data.mdb").stat().st_size:  # to read beyond its end ends the process

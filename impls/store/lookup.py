@@ -1,7 +1,5 @@
 """Entries of a key, read beside the worker that writes them: nothing is written, and packs stay packs."""
 
-from collections.abc import Iterator
-
 import lmdb
 
 from impls.errors import CorruptStateError
@@ -37,13 +35,9 @@ def _first_between(txn: lmdb.Transaction, bin_: int, low: bytes, high: bytes) ->
     """Returns the lowest key of a bin's entries with low <= key < high, None when there is none."""
     prefix = bin_key(STATE, bin_)
     bounds = prefix + low, prefix + high
-    found = [next((name for name, _ in items), None) for items in _both(txn, *bounds)]
+    both = whole_range(txn, *bounds), packed_between(txn, *bounds)
+    found = [next((name for name, _ in items), None) for items in both]
     return min((name[len(prefix) :] for name in found if name is not None), default=None)
-
-
-def _both(txn: lmdb.Transaction, low: bytes, high: bytes) -> Iterator[Iterator[Entry]]:
-    yield whole_range(txn, low, high)
-    yield packed_between(txn, low, high)
 
 
 def count_at(txn: lmdb.Transaction, bin_: int, slot: int) -> int:

@@ -4,6 +4,8 @@ import json
 import os
 import re
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ from impls.errors import StateError, UsageError
 from impls.operators import HashCount
 from impls.placement import initial
 from impls.protocol.controller import Controller
+from impls.reading import points
 from impls.reading.points import PointReader
 from impls.spark.shipping import pickled
 from impls.store.environment import store_path
@@ -53,6 +56,24 @@ def test_a_bin_that_has_moved_and_one_that_has_returned_are_read_where_they_are(
             run.epoch([(0, 7, {})])
             (state,) = reader(run).get_many([7])
             assert (state.value, state.epoch) == (run.number + 1, run.number)
+
+
+def test_few_read_at_once_and_all_have_their_turn(run, monkeypatch):
+    reading, most, opened = 0, 0, points._Views.with_bin
+
+    def counted(views, *given):
+        nonlocal reading, most
+        reading += 1
+        most = max(most, reading)
+        time.sleep(0.002)  # others come meanwhile
+        reading -= 1
+        return opened(views, *given)
+
+    monkeypatch.setattr(points._Views, "with_bin", counted)
+    one = reader(run)
+    with ThreadPoolExecutor(40) as pool:
+        assert [states[0].value for states in pool.map(lambda _: one.get_many([7]), range(200))] == [1] * 200
+    assert most <= points._AT_ONCE
 
 
 class Scattered(Tally):
