@@ -77,7 +77,7 @@ class Checkpoint:
         return entries_of(self.own, name, self.base)
 
     def keep_form(self, form: Mapping[str, Any], key: str) -> None:
-        """Notes how state is read, as `Operator.state_form` and `kind_of_key` say; raises StateError when that fails."""
+        """Notes how state is read, as `Operator.state_form` and `kind_of_key` say; raises StateError if that fails."""
         path, raw = self.own / _FORM, json.dumps({**form, "key": key}, indent=1).encode()
         if not path.exists() or path.read_bytes() != raw:
             replace_bytes(path, raw, fsync=self.fsync)

@@ -1,6 +1,6 @@
 """How entries of state become rows that a user reads, by the form that a query has left (`Checkpoint.keep_form`).
 
-A form is a dictionary of JSON values, of which an operator gives `Operator.state_form` and the start of a query the rest:
+A form is a dictionary of JSON values. `Operator.state_form` gives the operator's part, a query's start the rest:
 
 | name | meaning |
 |---|---|
