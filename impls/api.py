@@ -19,7 +19,7 @@ from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
 from impls.driver.epochs import EpochRecord
 from impls.driver.handle import RunQuery, StreamHandle
-from impls.driver.lookups import point_reads
+from impls.driver.lookups import state_reads
 from impls.driver.pipeline import PipelineChanges
 from impls.driver.preparing import NOTHING, Preparation
 from impls.driver.refusal import undone_when_refused
@@ -199,7 +199,7 @@ def _handle(
             driver.prepare.follow(driver, arrivals.consumed, read.told_apart.input_partitions)
         run = read.noting(run, opened.own, real_time=real_time, fsync=opened.fsync)
         reads = partial(
-            point_reads, driver, opened, spec.operator, spec.state_dir, partial(value_of, frame.sparkSession)
+            state_reads, driver, opened, spec.operator, spec.state_dir, partial(value_of, frame.sparkSession)
         )
         return StreamHandle(run, changes, opened, source=source, reads=reads, end=end, listen=hear, **more)
 

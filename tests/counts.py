@@ -22,6 +22,7 @@ class Counts:
         self._consumer = Consumer({"bootstrap.servers": kafka, "group.id": "real-time", "enable.auto.commit": False})
         self._consumer.assign([TopicPartition(topics[1], partition, 0) for partition in range(4)])
         self._seen, self.last = Deduplicator(), {}
+        self._ends: dict[int, dict[bytes, int]] = {}  # by epoch, the highest count of each key that it counted
 
     def send(self, records: int, partitions: tuple[int, ...] = (0, 1)) -> None:
         keys = np.random.default_rng(self.sent).integers(0, KEYS, records)
@@ -39,8 +40,15 @@ class Counts:
             if self._seen.accept(message.partition(), n):
                 count = int.from_bytes(message.value(), "little")
                 assert count > self.last.get(message.key(), 0), "a count that does not grow"
-                self.last[message.key()] = count
+                self.last[message.key()] = self._ends.setdefault(n.epoch, {})[message.key()] = count
         return sum(self.last.values())
+
+    def at_end(self, epoch: int) -> dict[int, int]:
+        """The counts of all keys that have one at the end of an epoch, when all its results have come."""
+        found: dict[bytes, int] = {}
+        for one in sorted(self._ends):
+            found |= self._ends[one] if one <= epoch else {}
+        return {int.from_bytes(key, "big", signed=True): count for key, count in found.items()}
 
     def await_counted(self) -> None:
         """Waits until all records sent are counted; none may be counted twice."""

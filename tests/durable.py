@@ -14,6 +14,7 @@ from memory import MemoryOutput
 from impls.driver.keeper import Keeper
 from impls.durability.files import Files
 from impls.operators import HashCount, Operator
+from impls.protocol.ended import EndedEpoch
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
 from impls.protocol.replicas import Copies
@@ -59,8 +60,8 @@ class Workers:
         if self.files is None:
             return None
         return Keeper(
-            self.files, "q", epoch=self.number, generation=self.generation, location=self.location, sizes=self.sizes,
-            replay_epochs=self.replay_epochs,
+            self.files, "q", ended=EndedEpoch(self.number, self.location), generation=self.generation,
+            sizes=self.sizes, replay_epochs=self.replay_epochs,
         )  # fmt: skip
 
     def environment(self, worker: int) -> Path:
@@ -110,7 +111,7 @@ class Workers:
             for bin_, size in zip(*report.sizes, strict=True):
                 self.sizes[bin_] = size
         if self.keeper is not None:
-            self.keeper.observe(self.number, reports, self.location, self.location, self.sizes)
+            self.keeper.observe(EndedEpoch(self.number, self.location), reports, self.location, self.sizes)
         return reports
 
     def epochs(self, number: int) -> None:

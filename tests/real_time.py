@@ -103,6 +103,8 @@ def main(options: dict[str, Any]) -> None:
                 return {}
             case "await_migration":
                 return {"done": handle.await_migration(DEADLINE_S)}
+            case "migrated":
+                return {"done": handle.await_migration(0)}
         raise ValueError(request["do"])
 
     for line in sys.stdin:

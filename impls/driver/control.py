@@ -10,10 +10,10 @@ import socket
 import socketserver
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from impls.closing import Closing
 from impls.driver.journal import replace_bytes
@@ -26,8 +26,20 @@ _FINISH_S = 3.0
 _NAME = "control"
 _LOG = logging.getLogger(__package__)
 
+
 Answerer = Callable[[dict[str, Any]], dict[str, Any]]
 """Takes a request and returns its answer; raises UsageError when it refuses, another error when it cannot read it."""
+
+
+class Lent(NamedTuple):
+    """An answer with something that whoever asked has until it closes its connection, or dies."""
+
+    answer: dict[str, Any]
+    take_back: Callable[[], None]
+
+
+Lender = Callable[[dict[str, Any]], dict[str, Any] | Lent]
+"""Does what an `Answerer` does, and may lend something."""
 
 
 class Listener(Protocol):
@@ -48,7 +60,7 @@ class ControlServer(Closing):
     Raises StateError when no folder can have the socket.
     """
 
-    def __init__(self, folder: Path, handle: Answerer):
+    def __init__(self, folder: Path, handle: Lender):
         self._address = folder / "control.json"
         _delete_left(self._address)
         with ExitStack() as opened:
@@ -82,7 +94,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, address: str, handle: Answerer):
+    def __init__(self, address: str, handle: Lender):
         self.handle = handle
         self._ended, self._lock = threading.Event(), threading.Condition()
         self._open: set[socket.socket] = set()
@@ -132,6 +144,7 @@ class _Handler(socketserver.StreamRequestHandler):
                 self._answer(line)
 
     def _answer(self, line: bytes) -> None:
+        answer: dict[str, Any] | Lent
         try:
             answer = self.server.handle(json.loads(line))
         except UsageError as error:
@@ -140,6 +153,18 @@ class _Handler(socketserver.StreamRequestHandler):
             answer = {"error": f"The request was not carried out: {error}"}
         except Exception as error:  # of a request: code that cannot be loaded, a number too large
             answer = {"error": f"The request is not understood: {type(error).__name__}: {error}."}
+        if not isinstance(answer, Lent):
+            self._write(answer)
+            return
+        try:
+            self._write(answer.answer)
+            self.connection.settimeout(None)
+            while self.rfile.read(1):
+                pass
+        finally:
+            answer.take_back()
+
+    def _write(self, answer: dict[str, Any]) -> None:
         self.wfile.write(json.dumps(answer).encode() + b"\n")
 
 
@@ -160,15 +185,29 @@ def ask_if_running(checkpoint: str | Path, request: dict[str, Any]) -> dict[str,
 
     Raises UsageError when the query refused the request.
     """
+    with lent_if_running(checkpoint, request) as answer:
+        return answer
+
+
+@contextlib.contextmanager
+def lent_if_running(checkpoint: str | Path, request: dict[str, Any]) -> Iterator[dict[str, Any] | None]:
+    """Yields what `ask_if_running` returns; the query takes back at the end what it has lent (`Lent`).
+
+    Raises UsageError when the query refused the request.
+    """
     address, sent = Path(checkpoint) / "rescale" / "control.json", json.dumps(request).encode() + b"\n"
+    with socket.socket(socket.AF_UNIX) as client:
+        yield _answered(client, address, sent)
+
+
+def _answered(client: socket.socket, address: Path, sent: bytes) -> dict[str, Any] | None:
     try:
         path = json.loads(address.read_text())["socket"]
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(_DEADLINE_S)
-            client.connect(path)
-            client.sendall(sent)
-            with client.makefile("rb") as file:
-                line = file.readline()
+        client.settimeout(_DEADLINE_S)
+        client.connect(path)
+        client.sendall(sent)
+        with client.makefile("rb") as file:
+            line = file.readline()
     except (OSError, ValueError, KeyError, TypeError):
         return None
     answer: dict[str, Any] = json.loads(line) if line else {"error": "The query ended before it answered."}

@@ -26,6 +26,7 @@ from impls.protocol.arrays import check_goal
 from impls.protocol.changing import Changing
 from impls.protocol.controller import Controller
 from impls.protocol.coordinator import Awaited
+from impls.protocol.ended import EndedEpoch
 from impls.protocol.events import Command, Event, new_id
 from impls.protocol.order import EpochOrder, Executor
 from impls.protocol.places import BinPlace, place_of
@@ -45,6 +46,7 @@ class Driver:
         metrics: what the query has done since this driver began.
         listeners: called with every finished epoch, behind `on_epoch`.
         prepare: what the start writes beside the journals.
+        keeper: of the durable files, None without any.
     """
 
     def __init__(
@@ -82,11 +84,12 @@ class Driver:
         self.offers = Offers(checkpoint.own, fsync=checkpoint.fsync)
         self._replay()
         self._first_epoch = self.last_epoch + 1
-        self._keeper: Keeper | None = None
+        self.keeper: Keeper | None = None
         if files is not None:
-            self._keeper = Keeper(
-                files, checkpoint.query, epoch=self.last_epoch, generation=checkpoint.generation,
-                location=controller.location, sizes=controller.size, replay_epochs=replay_epochs,
+            ended = EndedEpoch.of(controller, self._written.get(self.last_epoch))
+            self.keeper = Keeper(
+                files, checkpoint.query, ended=ended, generation=checkpoint.generation, sizes=controller.size,
+                replay_epochs=replay_epochs,
             )  # fmt: skip
 
     def _replay(self) -> None:
@@ -210,7 +213,7 @@ class Driver:
         ms["observe"] = (self._last_end - before) * 1e3 - sum(ms.values())
         self.last_epoch = epoch
         end_us = time.time_ns() // 1000
-        durable = self._keeper.kept_bytes if self._keeper else 0
+        durable = self.keeper.kept_bytes if self.keeper else 0
         misplaced = self.controller.misplaced
         size = int(self.controller.size.sum())
         record = EpochRecord(written, begin_us, end_us, reports, cells, ms, misplaced, durable, tuple(events), size)
@@ -223,7 +226,7 @@ class Driver:
         fault("before-epoch-commit", query=self._checkpoint.query, epoch=epoch, migrating=written.migrating)
 
     def _order(self, written: WrittenPlan) -> EpochOrder:
-        snapshot = self._keeper.to_snapshot(written.epoch) if self._keeper else ()
+        snapshot = self.keeper.to_snapshot(written.epoch) if self.keeper else ()
         with self.locked() as known:
             order = order_of(
                 known, written, generation=self._checkpoint.generation, first_epoch=self._first_epoch, snapshot=snapshot
@@ -280,8 +283,9 @@ class Driver:
         with self.locked() as known:
             events = known.observe(observation)
             self._unmeasured = True
-        if self._keeper is not None:
-            self._keeper.observe(written.epoch, reports, known.location, known.routing, known.size)
+            ended = EndedEpoch.of(known, written)
+        if self.keeper is not None:
+            self.keeper.observe(ended, reports, known.routing, known.size)
         return events
 
 

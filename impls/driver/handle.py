@@ -14,7 +14,7 @@ from impls.driver.autoscaling import Autoscaled, Source
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.control import Answerer, ControlServer, Listener
 from impls.driver.epochs import QueryEnded, StopNeeded
-from impls.driver.lookups import Looked, PointReads
+from impls.driver.lookups import Looked, StateReads
 from impls.driver.observed import Observed, OnEvent
 from impls.driver.pipeline import Changeable, PipelineChanges
 from impls.errors import StateError, UsageError
@@ -54,7 +54,7 @@ class StreamHandle(Changeable, Autoscaled, Observed, Looked):
         on_event: OnEvent | None,
         *,
         source: Callable[[], Source | None] | None = None,
-        reads: Callable[[], PointReads] | None = None,
+        reads: Callable[[], StateReads] | None = None,
         end: Callable[[], None] = lambda: None,
         listen: Callable[[Answerer], Listener] | None = None,
     ):

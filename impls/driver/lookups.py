@@ -1,19 +1,45 @@
-"""`get` and `get_many` of a query that runs, for its user and for other processes."""
+"""`get`, `get_many` and `state` of a query that runs, for its user and for other processes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from impls.driver.checkpoint import Checkpoint
+from impls.driver.control import Lent
 from impls.driver.driver import Driver
 from impls.driver.keystate import KeyState
 from impls.errors import UsageError
 from impls.operators.base import Operator
 
 
-class PointReads(Protocol):
-    """Reads the state of keys wherever their bins are, see `impls.reading.points`."""
+class StateCut(Protocol):
+    """The state of all keys at the end of one epoch, see `impls.reading.cuts.Cut`; a context manager."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch."""
+
+    @property
+    def queued(self) -> int:
+        """Number of records that the cut does not have yet, as their bins were on their way."""
+
+    def to_pandas(self, *, scratch: str | None = None) -> Any:
+        """Returns all rows as a DataFrame of pandas."""
+
+    def to_spark(self, session: Any, *, partitions: int | None = None, scratch: str | None = None) -> Any:
+        """Returns all rows as a DataFrame of Spark, which its tasks read."""
+
+    def close(self) -> None:
+        """Lets the query delete the files again."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class StateReads(Protocol):
+    """Reads the state of a query that runs, see `impls.reading.points`."""
 
     def get_many(self, keys: Iterable[Any]) -> list[KeyState]:
         """Returns the state of keys, in their order."""
@@ -21,11 +47,17 @@ class PointReads(Protocol):
     def as_json(self, key: str) -> dict[str, Any]:
         """Returns the state of a key that is given as a user writes it, as JSON values."""
 
+    def cut(self) -> StateCut:
+        """Returns the state of all keys at the end of the last epoch."""
 
-def point_reads(
+    def lend(self) -> Lent:
+        """Returns what keeps the files of a cut for a reader in another process."""
+
+
+def state_reads(
     driver: Driver, checkpoint: Checkpoint, operator: Operator, state_dir: str, in_sql: Callable[[str], int]
-) -> PointReads:
-    """Returns what reads the state of a query's keys: it stands above this package, and is loaded by its name.
+) -> StateReads:
+    """Returns what reads the state of a query: it stands above this package, and is loaded by its name.
 
     Args:
         driver: the query's.
@@ -38,20 +70,20 @@ def point_reads(
         UsageError: the checkpoint does not say how state is read, or workers share a store.
     """
     reader = import_module("impls.reading.points").PointReader
-    reads: PointReads = reader(driver, checkpoint, operator, state_dir, in_sql)
+    reads: StateReads = reader(driver, checkpoint, operator, state_dir, in_sql)
     return reads
 
 
 class Looked(ABC):
-    """A query whose state can be looked at, key by key, while it runs.
+    """A query whose state can be looked at, key by key and whole, while it runs.
 
     Args:
         reads: makes what reads it; None where nothing can.
     """
 
-    def __init__(self, reads: Callable[[], PointReads] | None):
+    def __init__(self, reads: Callable[[], StateReads] | None):
         self._make_reads = reads
-        self._reads: PointReads | None = None
+        self._reads: StateReads | None = None
 
     @abstractmethod
     def ended(self, timeout_s: float) -> bool:
@@ -77,11 +109,27 @@ class Looked(ABC):
         """
         return self._reading().get_many(keys)
 
-    def answer_state(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """Answers a request of another process for a key's state, None for one about something else."""
-        return self._reading().as_json(str(request["key"])) if request["do"] == "state" else None
+    def state(self) -> StateCut:
+        """Returns the state of all keys at the end of the last epoch, while records go on and bins move.
 
-    def _reading(self) -> PointReads:
+        It is the same epoch at every worker, and no worker does anything for it: the cut is read from snapshots and
+        changelog, which stay until it is closed, best by a `with` statement. 16 cuts may be open. It outlives the
+        query, until the next start on the checkpoint.
+
+        Raises UsageError where no epoch has ended, the query keeps no changelog or has ended, or 16 cuts are open.
+        """
+        return self._reading().cut()
+
+    def answer_state(self, request: dict[str, Any]) -> dict[str, Any] | Lent | None:
+        """Answers a request of another process for a key's state or a cut, None for one about something else."""
+        match request["do"]:
+            case "state":
+                return self._reading().as_json(str(request["key"]))
+            case "cut":
+                return self._reading().lend()
+        return None
+
+    def _reading(self) -> StateReads:
         if self.ended(0):
             raise UsageError("The query has ended: impls.read_state reads its state from the checkpoint.")
         if self._reads is None:

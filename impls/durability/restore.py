@@ -16,26 +16,16 @@ from numpy.typing import NDArray
 from impls.durability import frame as frames
 from impls.durability import snapshot as snapshots
 from impls.durability.files import Files
-from impls.durability.schedule import Manifest, SnapshotName, read_manifest
-from impls.errors import ADVICE, CorruptStateError, StateError, UsageError
+from impls.durability.schedule import Manifest, SnapshotName
+from impls.durability.source import RestoreSource
+from impls.errors import ADVICE, CorruptStateError, StateError
 from impls.faults import fault
-from impls.operators.base import Operator
-from impls.store.bins import read_size
+from impls.store.bins import read_size, write_size
 from impls.store.checked import check_absent
 from impls.store.records import put_queued, take_queues
 from impls.store.state import BinState
 
 _UNSEEN = f"mount the checkpoint's file system on this host, or {ADVICE}"
-
-
-@dataclass(frozen=True)
-class RestoreSource:
-    """Where a query's bins can be restored from: its durable files, and what its operator creates."""
-
-    files: Files
-    query: str
-    bins: int
-    operator: Operator
 
 
 @dataclass
@@ -120,14 +110,6 @@ class Restored:
     delta_bytes: int
 
 
-def usable_from(source: RestoreSource) -> int:
-    """Returns the oldest epoch that a bin of `RestoreRequest.have` may be at: the changelog has all later changes."""
-    try:
-        return int(read_manifest(source.files, source.query, source.bins).base.min())
-    except UsageError as error:
-        raise StateError(str(error)) from error
-
-
 def restore(source: RestoreSource, txn: lmdb.Transaction, epoch: int, request: RestoreRequest) -> Restored:
     """Writes bins into a transaction as they were at the end of an epoch.
 
@@ -136,7 +118,7 @@ def restore(source: RestoreSource, txn: lmdb.Transaction, epoch: int, request: R
     damaged where the bins are to come.
     """
     with _of_checkpoint():
-        manifest = read_manifest(source.files, source.query, source.bins)
+        manifest = source.manifest()
         manifest = manifest.as_of(epoch) if request.past else manifest
         _check_not_ahead(source, manifest, epoch, request)
         walk = _walk(source, manifest, epoch, request)
@@ -163,7 +145,7 @@ def _of_checkpoint() -> Iterator[None]:
     """Lets damage of a file be none of the environment, which can be rebuilt."""
     try:
         yield
-    except (CorruptStateError, UsageError) as error:
+    except CorruptStateError as error:
         raise StateError(str(error)) from error
 
 
@@ -272,6 +254,7 @@ def _load_snapshots(
     by_file: dict[SnapshotName, list[tuple[int, bool]]] = defaultdict(list)
     for bin_ in sorted(set(request.states) - set(request.have)):
         if manifest.file_epoch[bin_] < 0:
+            write_size(txn, bin_, 0, 0)  # also of one that stays empty: a reader sees by it that the bin has come
             source.operator.create(bin_, source.bins, state)
             request.progress()
         else:

@@ -43,6 +43,15 @@ class Manifest:
         """Returns the manifest of a query without snapshots."""
         return cls(query, *(np.full(bins, -1, np.int64) for _ in _ARRAYS))
 
+    def to_json(self) -> dict[str, str]:
+        """Returns the arrays as text."""
+        return {name: base64.b64encode(getattr(self, name).astype("<i8").tobytes()).decode() for name in _ARRAYS}
+
+    @classmethod
+    def of_json(cls, query: str, data: Mapping[str, str]) -> "Manifest":
+        """Returns what `to_json` has written; raises KeyError or ValueError for anything else."""
+        return cls(query, *(np.frombuffer(base64.b64decode(data[name]), "<i8") for name in _ARRAYS))
+
     def state_file(self, bin_: int) -> SnapshotName:
         """Returns the name of the file with a bin's state."""
         return int(self.file_epoch[bin_]), int(self.state_worker[bin_]), int(self.generation[bin_])
@@ -64,14 +73,10 @@ class Manifest:
 
 def write_manifest(files: Files, manifest: Manifest, newest: Manifest | None = None) -> None:
     """Replaces the manifest; `newest` has the snapshots of an epoch that may be run again, for the next driver."""
-    data = {"format": FORMAT, "query": manifest.query, **_encoded(manifest)}
+    data = {"format": FORMAT, "query": manifest.query, **manifest.to_json()}
     if newest is not None:
-        data["newest"] = _encoded(newest)
+        data["newest"] = newest.to_json()
     files.write(NAME, json.dumps(data).encode())
-
-
-def _encoded(manifest: Manifest) -> dict[str, str]:
-    return {name: base64.b64encode(getattr(manifest, name).astype("<i8").tobytes()).decode() for name in _ARRAYS}
 
 
 def read_manifest(files: Files, query: str, bins: int) -> Manifest:
@@ -91,10 +96,7 @@ def read_manifests(files: Files, query: str, bins: int) -> tuple[Manifest, Manif
     try:
         data: dict[str, Any] = json.loads(raw)
         version, owner = data["format"], data["query"]
-        found = [
-            Manifest(query, *(np.frombuffer(base64.b64decode(of[name]), "<i8") for name in _ARRAYS))
-            for of in (data, data.get("newest", data))
-        ]
+        found = [Manifest.of_json(query, of) for of in (data, data.get("newest", data))]
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(f"The manifest {path} is damaged: {ADVICE}.") from error
     if version != FORMAT:

@@ -18,14 +18,18 @@ import numpy as np
 
 from impls.aggregation import GROUPING_KEY
 from impls.driver.checkpoint import Checkpoint, form_of, settings_of
+from impls.driver.control import Lent
 from impls.driver.driver import Driver
+from impls.driver.keeper import Keeper
 from impls.driver.keystate import KeyState, StateRow
 from impls.errors import CorruptStateError, StateError, UsageError
 from impls.operators import DenseCount
 from impls.operators.base import Operator
 from impls.protocol.places import BinPlace
+from impls.reading.cuts import Cut
 from impls.reading.forms import ONLY_FIRST, Reader, reader_of
 from impls.reading.keys import KeyReader, StoredKey
+from impls.reading.stored import check_changelog
 from impls.reading.texts import fields_of
 from impls.reading.variables import Variables
 from impls.spark.readiness import host_name
@@ -74,12 +78,12 @@ class PointReader:
     ):
         self._driver, self._checkpoint, self._state_dir = driver, checkpoint, state_dir
         self._operator, self._in_sql, self._bins = operator.keyed, in_sql, driver.controller.bins
-        _, settings = settings_of(checkpoint.folder)
-        if settings["state"] == "shared":
+        _, self._settings = settings_of(checkpoint.folder)
+        if self._settings["state"] == "shared":
             raise UsageError("The state of this query is in the store that all workers share: look at it there.")
         self._form = form_of(checkpoint.folder)
         self._turns = BoundedSemaphore(_AT_ONCE)
-        self._encoded = settings["key"] == GROUPING_KEY
+        self._encoded = self._settings["key"] == GROUPING_KEY
         self._keys = KeyReader(self._form, columns=self._encoded or self._form["values"] == "processor")
 
     def get_many(self, keys: Iterable[Any]) -> list[KeyState]:
@@ -91,6 +95,21 @@ class PointReader:
         states = self._states(self._keys.of_text(key))
         rows = [fields_of(row) for state in states for row in state.rows]
         return {"epoch": min(state.epoch for state in states), "rows": rows}
+
+    def cut(self) -> Cut:
+        """Returns the state of all keys at the end of the last epoch; see `impls.driver.lookups.Looked.state`."""
+        keeper = self._kept()
+        return Cut(self._checkpoint.folder, keeper.files.uri, *keeper.pin())
+
+    def lend(self) -> Lent:
+        """Returns the pin of a cut, for a reader in another process."""
+        pin, release = self._kept().pin()
+        return Lent(pin.to_json(), release)
+
+    def _kept(self) -> Keeper:
+        check_changelog(self._settings, self._checkpoint.folder)
+        assert self._driver.keeper is not None, "a query with a changelog has files"
+        return self._driver.keeper
 
     def _states(self, keys: Sequence[StoredKey]) -> list[KeyState]:
         """Reads keys again and again until each was read where its bin was before and behind it."""

@@ -8,18 +8,21 @@ import lmdb
 import pandas as pd
 
 from impls.aggregation import GROUPING_KEY
+from impls.driver.control import lent_if_running
 from impls.driver.keystate import StateRow
+from impls.durability.pins import Pin
 from impls.errors import StateError
 from impls.operators import DenseCount
+from impls.protocol.ended import EndedEpoch
 from impls.reading.forms import ONLY_FIRST, Reader, reader_of
-from impls.reading.stored import EndedEpoch, StoredQuery, restored
+from impls.reading.stored import StoredQuery, restored
 from impls.reading.variables import Variables
 from impls.store.entries import SLOTS, block_numbers, open_blocks, open_values
 from impls.store.packs import entries_of
 from impls.store.state import BinState
 from impls.store.tables import DENSE, bin_range, chunks
 
-_ATTEMPTS = 5  # a query that runs may delete a file that is still to be read
+_ATTEMPTS = 5
 
 
 class StateAt:
@@ -28,11 +31,12 @@ class StateAt:
     Attributes:
         query: identity of the query.
         epoch: the epoch.
+        queued: number of records that waited then, as their bins were on their way: they have not been applied.
         bins: the number of bins.
     """
 
     def __init__(self, stored: StoredQuery, ended: EndedEpoch, txn: lmdb.Transaction):
-        self.query, self.epoch, self.bins = stored.query, ended.epoch, stored.bins
+        self.query, self.epoch, self.queued, self.bins = stored.query, ended.epoch, ended.queued, stored.bins
         self._form, self._txn = stored.form, txn
         self._read = _reader(stored, ended)
         form = self._form["values"]
@@ -52,6 +56,12 @@ class StateAt:
         """Yields what all bins hold, bin by bin."""
         for bin_ in range(self.bins):
             yield from self.rows(bin_)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Returns what all bins hold, see `read_state`."""
+        frame = pd.DataFrame(self.every_row(), columns=StateRow._fields, dtype=object).astype({"bin": "int32"})
+        frame.attrs = {"query": self.query, "epoch": self.epoch, "queued": self.queued}
+        return frame
 
 
 def _reader(stored: StoredQuery, ended: EndedEpoch) -> Reader:
@@ -77,9 +87,16 @@ def _counts(txn: lmdb.Transaction, bin_: int, bins: int, keys: int) -> Iterator[
 def state_at(
     checkpoint: str | Path, epoch: int | None = None, *, log_dir: str | None = None, scratch: str | None = None
 ) -> Iterator[StateAt]:
-    """Opens the state of all keys at the end of an epoch; see `read_state`."""
-    stored, left = StoredQuery(Path(checkpoint), log_dir), _ATTEMPTS
+    """Opens the state of all keys at the end of an epoch; see `read_state`.
+
+    A query that runs on this host keeps the files meanwhile. Of one on another host a file may be deleted that is still
+    to be read: then its next state is tried.
+    """
+    left = _ATTEMPTS
     with ExitStack() as held:
+        lent = held.enter_context(lent_if_running(checkpoint, {"do": "cut"}))
+        pin = None if lent is None else Pin.of_json(lent)
+        stored = StoredQuery(Path(checkpoint), log_dir, pin)
         while True:
             try:
                 ended = stored.ended(epoch)
@@ -98,9 +115,9 @@ def read_state(
     """Returns the state of all keys at the end of an epoch, with the columns of `impls.driver.keystate.StateRow`.
 
     It comes from snapshots and changelog: workers' environments are not looked at, nothing is written beside a folder
-    that goes again, and a query that runs is not disturbed. `attrs` of the frame have the query and the epoch. What has
-    a time to live is left out when it has expired. Records that wait in queues, as their bin was on its way, have not
-    been applied yet.
+    that goes again, and a query that runs is not disturbed. What has a time to live is left out when it has expired.
+    `attrs` of the frame have the query, the epoch, and the number of records that were queued then: those whose bins
+    were on their way, which have not been applied yet.
 
     Args:
         checkpoint: the checkpoint folder; of a chain that of a stage.
@@ -113,6 +130,4 @@ def read_state(
         StateError: a file of the checkpoint is missing or damaged; the message names it.
     """
     with state_at(checkpoint, epoch, log_dir=log_dir, scratch=scratch) as state:
-        frame = pd.DataFrame(state.every_row(), columns=StateRow._fields, dtype=object).astype({"bin": "int32"})
-        frame.attrs = {"query": state.query, "epoch": state.epoch}
-        return frame
+        return state.to_pandas()

@@ -1,45 +1,32 @@
 """A query's checkpoint, read without opening it: nothing is written, and a query that runs goes on."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import lmdb
 import numpy as np
-from numpy.typing import NDArray
 
 from impls.driver.base import Journals, read_base
 from impls.driver.checkpoint import form_of, is_begun, settings_of
 from impls.durability import frame as frames
 from impls.durability.files import Files
-from impls.durability.restore import RestoreRequest, RestoreSource, restore
+from impls.durability.pins import Pin
+from impls.durability.restore import RestoreRequest, restore
 from impls.durability.schedule import read_manifest
 from impls.durability.snapshot import map_of
+from impls.durability.source import RestoreSource
 from impls.errors import StateError, UsageError
 from impls.operators import DenseCount, HashCount
 from impls.operators.base import Effects, Operator
 from impls.protocol.controller import Controller
+from impls.protocol.ended import EndedEpoch
 from impls.protocol.mechanism import Mechanism
 from impls.store.environment import MAP_BYTES, Store
 from impls.store.state import BinState
-
-
-@dataclass(frozen=True)
-class EndedEpoch:
-    """An epoch of a query that has ended.
-
-    Attributes:
-        epoch: its number.
-        location: int32, shape (B,): which worker held each bin at its end.
-        now: processing time of the epoch, ms, None where the operator asks for none.
-    """
-
-    epoch: int
-    location: NDArray[np.int32]
-    now: int | None
 
 
 class StoredQuery:
@@ -52,27 +39,33 @@ class StoredQuery:
         form: how its state is read, see `impls.reading.forms`.
         files: changelog and snapshots.
 
+    Args:
+        folder: the checkpoint folder.
+        log_dir: folder or URI of changelog and snapshots, if the query has one.
+        pin: keeps the files of its epoch, where the query runs.
+
     Raises:
         UsageError: there is no checkpoint, a file of it is damaged, or it keeps no changelog.
     """
 
-    def __init__(self, folder: Path, log_dir: str | None = None):
+    def __init__(self, folder: Path, log_dir: str | None = None, pin: Pin | None = None):
         self.folder, own = folder.absolute(), folder.absolute() / "rescale"
         _check_single(self.folder)
         self.query, self.settings = settings_of(self.folder)
         self.form = form_of(self.folder)
-        if not self.settings["changelog"]:
-            shared = self.settings["state"] == "shared"
-            where = "in the store that all workers share" if shared else "in state_dir alone"
-            raise UsageError(f"The query of {folder} keeps no changelog: its state is {where}.")
-        self.files = Files(log_dir or str(own))
-        self._shown = read_manifest(self.files, self.query, self.bins).file_epoch  # first: the journals go further
-        self._journals = _journals(own, self.query)
+        check_changelog(self.settings, folder)
+        self.files, self._own, self._pin = Files(log_dir or str(own)), own, pin
+        self._manifest = read_manifest(self.files, self.query, self.bins) if pin is None else pin.manifest
+
+    @cached_property
+    def _journals(self) -> Journals:
+        """The journals, which go further than the manifest that was read before them."""
+        return _journals(self._own, self.query)
 
     def mark(self) -> tuple[Any, ...]:
         """Returns what is another one where the query has gone on since."""
         base, plans, observed = self._journals.base, self._journals.plans, self._journals.observed
-        return self._shown.tobytes(), None if base is None else base.epoch, len(plans), len(observed)
+        return self._manifest.file_epoch.tobytes(), None if base is None else base.epoch, len(plans), len(observed)
 
     @property
     def bins(self) -> int:
@@ -81,14 +74,16 @@ class StoredQuery:
 
     def source(self) -> RestoreSource:
         """Returns where bins are restored from; what they begin with comes from the form."""
-        return RestoreSource(self.files, self.query, self.bins, _Beginning(self.form))
+        return RestoreSource(self.files, self.query, self.bins, _Beginning(self.form), self._manifest)
 
     def ended(self, epoch: int | None) -> EndedEpoch:
-        """Returns an epoch, the last one by default.
+        """Returns an epoch, by default that of the pin, or the last one.
 
         Raises UsageError where it has not ended yet, or its state is not kept any more.
         """
-        journals, newest = self._journals, int(self._shown.max())
+        if self._pin is not None and epoch in {None, self._pin.ended.epoch}:
+            return self._pin.ended
+        journals, newest = self._journals, int(self._manifest.file_epoch.max())
         base = -1 if journals.base is None else journals.base.epoch
         last = max([seen.epoch for seen in journals.observed if not seen.stopped], default=base)
         first = max(base, newest, 0)
@@ -104,8 +99,14 @@ class StoredQuery:
         planless = cast(Mechanism, None)  # which only plans ask
         controller = Controller(np.zeros(self.bins, np.int32), planless)
         journals.replay(controller, wanted)
-        clock = next((plan.clock for plan in reversed(journals.plans) if plan.epoch == wanted), None)
-        return EndedEpoch(wanted, controller.location, None if clock is None else clock.now)
+        return EndedEpoch.of(controller, next((plan for plan in journals.plans if plan.epoch == wanted), None))
+
+
+def check_changelog(settings: Mapping[str, Any], folder: Path) -> None:
+    """Raises UsageError for the settings of a query that keeps no changelog, from which its state could be read."""
+    if not settings["changelog"]:
+        where = "in the store that all workers share" if settings["state"] == "shared" else "in state_dir alone"
+        raise UsageError(f"The query of {folder} keeps no changelog: its state is {where}.")
 
 
 def _check_single(folder: Path) -> None:
@@ -125,24 +126,28 @@ def _journals(own: Path, query: str) -> Journals:
 
 
 @contextmanager
-def restored(stored: StoredQuery, ended: EndedEpoch, scratch: str | None = None) -> Iterator[lmdb.Transaction]:
-    """Yields a transaction with the state of all bins at the end of an epoch, restored into a folder that goes again.
+def restored(
+    stored: StoredQuery, ended: EndedEpoch, scratch: str | None = None, bins: Iterable[int] | None = None
+) -> Iterator[lmdb.Transaction]:
+    """Yields a transaction with the state of bins at the end of an epoch, restored into a folder that goes again.
 
     Args:
         stored: the query.
         ended: the epoch.
         scratch: where the folder is made; by default where temporary files are.
+        bins: the bins, all by default.
 
     Raises:
         StateError: a file is missing or damaged, which the message names, or the folder has no room.
     """
+    owners = {bin_: int(ended.location[bin_]) for bin_ in (range(stored.bins) if bins is None else bins)}
     room = max(MAP_BYTES, map_of(stored.files))
     with TemporaryDirectory(prefix="state-", dir=scratch) as folder:
         while True:
             with Store.open(Path(folder) / str(room), map_bytes=room) as store:
                 txn = store.begin()
                 try:
-                    if _fits(stored, ended, txn, folder):
+                    if _fits(stored.source(), ended.epoch, owners, txn, folder):
                         yield txn
                         return
                 finally:
@@ -150,11 +155,10 @@ def restored(stored: StoredQuery, ended: EndedEpoch, scratch: str | None = None)
             room *= 2  # what bins begin with is in no file
 
 
-def _fits(stored: StoredQuery, ended: EndedEpoch, txn: lmdb.Transaction, folder: str) -> bool:
-    """Restores all bins, and returns whether the map had room for them."""
-    owners = dict(enumerate(ended.location.tolist()))
+def _fits(source: RestoreSource, epoch: int, owners: Mapping[int, int], txn: lmdb.Transaction, folder: str) -> bool:
+    """Restores bins of owners, and returns whether the map had room for them."""
     try:
-        restore(stored.source(), txn, ended.epoch, RestoreRequest(owners, past=True))
+        restore(source, txn, epoch, RestoreRequest(owners, past=True))
     except lmdb.MapFullError:
         return False
     except lmdb.Error as error:

@@ -84,16 +84,23 @@ def write_parquet(state: StateAt, path: Path) -> int:
     """
     schema, number = _SCHEMA.with_metadata({"query": state.query, "epoch": str(state.epoch)}), 0
     with pq.ParquetWriter(path, schema) as writer:
-        every = state.every_row()
-        while rows := list(islice(every, _ROWS)):
-            columns = [
-                [row.bin for row in rows], [json_text(row.key) for row in rows], [row.kind for row in rows],
-                [row.name for row in rows], [None if row.field is None else json_text(row.field) for row in rows],
-                [json_text(row.value) for row in rows],
-            ]  # fmt: skip
-            writer.write_table(pa.table(columns, schema=schema))
-            number += len(rows)
+        for batch in text_batches(state.every_row()):
+            writer.write_batch(batch.replace_schema_metadata(schema.metadata))
+            number += batch.num_rows
     return number
+
+
+def text_batches(every: Iterator[StateRow]) -> Iterator[pa.RecordBatch]:
+    """Yields rows in batches, with key, field and value as JSON."""
+    while rows := list(islice(every, _ROWS)):
+        columns = [
+            [row.bin for row in rows], [json_text(row.key) for row in rows], [row.kind for row in rows],
+            [row.name for row in rows], [None if row.field is None else json_text(row.field) for row in rows],
+            [json_text(row.value) for row in rows],
+        ]  # fmt: skip
+        yield pa.record_batch(
+            [pa.array(column, type_) for column, type_ in zip(columns, _SCHEMA.types, strict=True)], schema=_SCHEMA
+        )
 
 
 def differences(before: StateAt, after: StateAt) -> Iterator[tuple[StateRow | None, StateRow | None]]:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from impls.durability.files import Files
-from impls.durability.restore import RestoreSource, no_progress
+from impls.durability.restore import no_progress
+from impls.durability.source import RestoreSource
 from impls.operators.base import Operator
 from impls.operators.blame import Place
 from impls.protocol.mechanism import Shared

@@ -8,7 +8,8 @@ import numpy as np
 
 from impls.durability.files import Files
 from impls.durability.frame import Frame, ends_epoch, frames_in
-from impls.durability.restore import Restored, RestoreRequest, RestoreSource, restore
+from impls.durability.restore import Restored, RestoreRequest, restore
+from impls.durability.source import RestoreSource
 from impls.errors import CorruptStateError, StateError
 from impls.store.checked import put_of_epoch
 from impls.store.tables import OUTBOX

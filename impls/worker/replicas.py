@@ -13,7 +13,8 @@ import lmdb
 import numpy as np
 import pyarrow as pa
 
-from impls.durability.restore import Restored, RestoreRequest, RestoreSource, restore, usable_from
+from impls.durability.restore import Restored, RestoreRequest, restore
+from impls.durability.source import RestoreSource
 from impls.errors import CorruptStateError, StateError
 from impls.operators.base import Input
 from impls.protocol.report import Replication, Report
@@ -163,7 +164,7 @@ def _forget(txn: lmdb.Transaction, task: Task, wanted: set[int]) -> None:
 
 def _bring(source: RestoreSource, txn: lmdb.Transaction, task: Task, bins: list[int]) -> Restored:
     """Brings replicas to the end of the epoch before, from what they show if the changelog still reaches back there."""
-    order, target, oldest = task.order, task.epoch - 1, usable_from(source)
+    order, target, oldest = task.order, task.epoch - 1, source.usable_from()
     if txn.get(META) is None:
         write_meta(txn, Meta.new(task.spec.query, 0, target, order.generation))
     at = {bin_: _epoch_of(txn, bin_) for bin_ in bins}
@@ -233,7 +234,7 @@ def copy_replicas(
     source = task.spec.source()
     if source is None or not holders:
         return have, list(holders)
-    oldest = max(usable_from(source), 0)
+    oldest = max(source.usable_from(), 0)
     by_worker: dict[int, list[int]] = {}
     for bin_, worker in holders.items():
         by_worker.setdefault(worker, []).append(bin_)

@@ -51,9 +51,15 @@ def test_state_is_read_while_a_query_moves_it_and_afterwards(spark, kafka, topic
     ) as query:  # fmt: skip
         await_true(lambda: applied(epochs) == USERS, "the end of the epoch with the first records")
         query.rescale(workers=4)
-        moving = impls.read_state(checkpoint)
-        send(20.0)
-        results_of(sink).wait_for(2 * USERS, "the averages after the rescale")
+        with query.state() as cut:
+            moving = cut.to_pandas()
+            send(20.0)
+            results_of(sink).wait_for(2 * USERS, "the averages after the rescale")
+            rows = cut.to_spark(spark, partitions=3).collect()
+            assert cut.to_pandas().equals(moving), "the query has gone on, the cut has not"
+        assert {row.key: row.value for row in rows} == {f'"u{user}"': "[1,10.0]" for user in range(USERS)}
+        with pytest.raises(impls.UsageError, match=f"The cut of epoch {cut.epoch} is closed"):
+            cut.to_pandas()
         while not query.await_migration(0):  # the state is in the one place or in the other
             assert [state.value[0] in {1, 2} for state in query.get_many(users)] == [True] * USERS
         assert query.get("u7").value == [2, 30.0]
@@ -64,8 +70,11 @@ def test_state_is_read_while_a_query_moves_it_and_afterwards(spark, kafka, topic
         assert "The key nobody has no state as of" in command(checkpoint, "--key", "nobody")
         with pytest.raises(impls.UsageError, match="keys are strings, not 7"):
             query.get(7)
+        last = query.state()
+        assert "20 rows of 20 keys at the end of epoch" in command(checkpoint)
     with pytest.raises(impls.UsageError, match="has ended: impls"):
-        query.get("u7")
+        query.state()
+    assert dict(zip(*last.to_pandas()[["key", "value"]].T.values, strict=True)) == {user: [2, 30.0] for user in users}
     assert dict(zip(moving.key, moving.value, strict=True)) == {f"u{user}": [1, 10.0] for user in range(USERS)}
 
     lines = [json.loads(line) for line in command(checkpoint, "--json").splitlines()]

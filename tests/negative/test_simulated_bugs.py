@@ -95,8 +95,8 @@ def snapshot_of_a_later_epoch(patch):
 def frames_deleted_too_early(patch):
     take = keeper.KeptLog.take_needless
 
-    def too_early(self, written):
-        return take(self, replace(written, base=written.base + 1))
+    def too_early(self, written, pinned=()):
+        return take(self, replace(written, base=written.base + 1), pinned)
 
     patch.setattr(keeper.KeptLog, "take_needless", too_early)
 

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from timed import BINS, TimedRun
 
 from impls.errors import StateError, UsageError
 from impls.operators.timed import KeyedProcess
 from impls.protocol.eventtime import EventTime
+from impls.reading.cuts import Cut
 from impls.reading.forms import Digest
 from impls.reading.points import PointReader
 from impls.reading.state import read_state, state_at
@@ -125,6 +126,8 @@ RECORD = st.tuples(
 EPOCH = st.tuples(
     st.lists(RECORD, max_size=12), st.sampled_from(["", "", "", "move", "restart", "lose"]), st.integers(0, 2)
 )
+LAST = 13
+HELD = st.lists(st.tuples(st.integers(0, LAST), st.integers(0, LAST)), max_size=20)  # made and read behind epochs
 
 
 def rows_of(frame):
@@ -139,14 +142,51 @@ def _hurried(monkeypatch):
     monkeypatch.setattr("impls.reading.points._PAUSE_S", 0.0)
 
 
-@given(st.lists(EPOCH, min_size=1, max_size=14), st.sampled_from([2, 4, 300]), st.sampled_from(list(MECHANISMS)))
+class Cuts:
+    """Cuts that are made behind some epochs and read behind others, whatever was deleted in between."""
+
+    def __init__(self, run, held):
+        self._run, self._held, self._open = run, held, []
+
+    def behind(self, number, at_end):
+        """Reads the cuts of earlier epochs that are due, and makes those of this one."""
+        for cut, due, generation in list(self._open):
+            if due <= number:
+                self._read(cut, at_end[cut.epoch], restarted=generation != self._run.checkpoint.generation)
+                self._open.remove((cut, due, generation))
+        for made, due in self._held:
+            if made == number and due >= number and len(self._open) < 16:
+                keeper = self._run.driver.keeper
+                cut = Cut(self._run.checkpoint.folder, keeper.files.uri, *keeper.pin())
+                assert cut.epoch == number
+                self._open.append((cut, due, self._run.checkpoint.generation))
+
+    @staticmethod
+    def _read(cut, expected, *, restarted):
+        with cut:
+            try:
+                frame = cut.to_pandas()
+            except StateError:
+                assert restarted, "only a driver that starts does not know of a cut"
+                return
+        assert frame.attrs["epoch"] == cut.epoch
+        assert rows_of(frame) == expected
+
+
+@given(
+    st.lists(EPOCH, min_size=1, max_size=LAST + 1),
+    st.sampled_from([2, 4, 300]),
+    st.sampled_from(list(MECHANISMS)),
+    HELD,
+)
+@example([([], "", 0), ([], "", 0), ([], "move", 0), ([], "", 0)], 2, "rhino", [])  # an empty bin from a replica
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # which sets what stays the same
-def test_every_epoch_that_is_kept_is_read_as_it_was(epochs, replay_epochs, mechanism):
+def test_every_epoch_that_is_kept_is_read_as_it_was(epochs, replay_epochs, mechanism, held):
     with tempfile.TemporaryDirectory() as folder:
         run = LookedAt(
             Path(folder), Everything(), mechanism, options=MECHANISMS[mechanism], replay_epochs=replay_epochs
         )
-        history, at_end = [], []
+        history, at_end, cuts = [], [], Cuts(run, held)
         for number, (records, event, worker) in enumerate(epochs):
             if event == "move":
                 run.move([(bin_ + number) % 3 for bin_ in range(BINS)])
@@ -162,6 +202,8 @@ def test_every_epoch_that_is_kept_is_read_as_it_was(epochs, replay_epochs, mecha
             run.look()
             assert {state.epoch for state in run.get_many(KEYS)} == {number}, "between epochs all is of the last one"
             at_end.append(model(history))
+            cuts.behind(number, at_end)
+        cuts.behind(LAST + 1, at_end)
         kept = list(readable(run.folder / "checkpoint", len(epochs)))
         assert kept[-1] == len(epochs) - 1, "the last one is always there"
         for epoch in kept:

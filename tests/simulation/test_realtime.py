@@ -2,6 +2,7 @@
 
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from chaos.parameters import CASES
 from realtime.parameters import KINDS, draw
 from realtime.runs import simulate
 
-from impls.reading import points
+from impls.durability.pins import Pins
+from impls.reading import cuts, points
 
 
 @pytest.mark.sampled(10)
@@ -54,6 +56,21 @@ def test_a_reader_that_goes_to_the_old_owner_or_to_the_new_one_too_early_is_seen
     for wrong in (at_location, too_early):
         monkeypatch.setattr(points._Views, "with_bin", wrong)
         assert simulate(counting(115)).violation == "lookup", wrong.__name__
+
+
+def test_a_cut_whose_files_go_or_that_is_of_two_epochs_is_seen(monkeypatch):
+    def two_epochs(cut, *_, **__):
+        ended = replace(cut._pin.ended, epoch=cut._pin.ended.epoch - 1)
+        cut._pin = replace(cut._pin, manifest=cut._pin.manifest.as_of(ended.epoch), ended=ended)
+        return plain(cut)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pins, "held", lambda _: [])
+        assert simulate(counting(115)).violation == "cut"
+    plain = cuts.Cut.to_pandas
+    monkeypatch.setattr(cuts.Cut, "to_pandas", two_epochs)
+    monkeypatch.setattr(cuts.Cut, "epoch", property(lambda cut: cut._pin.ended.epoch + 1))
+    assert simulate(counting(115)).violation == "cut"
 
 
 @pytest.mark.lengthy

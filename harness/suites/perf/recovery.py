@@ -18,6 +18,7 @@ from impls.driver.keeper import Keeper
 from impls.durability.files import Files
 from impls.durability.schedule import REPLAY_EPOCHS
 from impls.operators import DenseCount
+from impls.protocol.ended import EndedEpoch
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.store.environment import store_path
@@ -46,7 +47,7 @@ class _Query:
         self.keys, self.operator = keys, DenseCount(keys)
         self.files = Files(str(folder / "checkpoint"))
         self.sizes, self.owner = np.zeros(_BINS, np.int64), np.zeros(_BINS, np.int32)
-        self.keeper = Keeper(self.files, "q", epoch=-1, generation=1, location=self.owner, sizes=self.sizes)
+        self.keeper = Keeper(self.files, "q", ended=EndedEpoch(-1, self.owner), generation=1, sizes=self.sizes)
         self.spec = QuerySpec("q", _BINS, self.operator, _Nowhere("", "", 1), str(folder / "state"), self.files)
         self._random = np.random.default_rng(1)
         self.number = -1
@@ -58,7 +59,7 @@ class _Query:
         order = EpochOrder(written, 1, first=self.number == 0, snapshot=self.keeper.to_snapshot(self.number))
         report, _ = run_epoch(Task(self.spec, order, 0), [self._batch()])
         self.sizes[report.sizes[0]] = report.sizes[1]
-        self.keeper.observe(self.number, [report], self.owner, self.owner, self.sizes)
+        self.keeper.observe(EndedEpoch(self.number, self.owner), [report], self.owner, self.sizes)
         return report.ms.get("recover", 0.0) / 1e3
 
     def _batch(self) -> pa.Table:

@@ -22,8 +22,9 @@ from chaos.workload import Batch, Workload
 from impls.durability import frame as frames
 from impls.durability import schedule
 from impls.durability import snapshot as snapshots
-from impls.durability.restore import RestoreRequest, RestoreSource, restore
+from impls.durability.restore import RestoreRequest, restore
 from impls.durability.schedule import read_manifest
+from impls.durability.source import RestoreSource
 from impls.errors import CorruptStateError, StateError
 from impls.protocol.controller import Controller
 from impls.protocol.plan import WrittenPlan

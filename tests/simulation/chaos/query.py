@@ -25,7 +25,7 @@ from chaos.troubles import Troubles
 from chaos.violation import Violation, require
 from chaos.workload import Batch, Workload
 from impls.driver.epochs import StopNeeded
-from impls.durability.restore import RestoreSource
+from impls.durability.source import RestoreSource
 from impls.store.environment import Store
 
 _STARTS_MAX = 8

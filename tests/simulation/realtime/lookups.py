@@ -19,17 +19,21 @@ _AWAY = {"lose", "damage", "flip"}  # an environment of a moment ago may be gone
 _FORGETS = {*_AWAY, "driver", "journal"}  # a driver that has begun does not know yet what is being pulled
 
 
+def counting(p: Parameters) -> bool:
+    """Returns whether a query counts keys, all of them, in one version."""
+    return p.operator in {"dense", "hash", "preloaded"} and not p.changes and not p.refused
+
+
 class Looks:
     """look() behind a step reads all keys now and then, of queries that count and go on in one version."""
 
     def __init__(self, p: Parameters, query: Query, commits: Commits):
         self._p, self._query, self._commits, self._random = p, query, commits, Random(p.seed + 31)
-        self._counts = p.operator in {"dense", "hash", "preloaded"} and not p.changes and not p.refused
         self._keys: dict[int, tuple[Commit, Counter[int | None]]] = {}
 
     def look(self) -> None:
         """Requires that keys have the records of the epochs that answers name, and none that no commit has."""
-        if not self._counts or self._random.random() >= _SHARE:
+        if not counting(self._p) or self._random.random() >= _SHARE:
             return
         fired, keys = self._query.fired, range(self._p.keys)
         try:
@@ -43,6 +47,10 @@ class Looks:
             commits = [(commit.epoch, self._counted(commit)) for commit in self._commits.held]
             for state in states:
                 self._check(state, commits, exact=not fired & _FORGETS)
+
+    def applied(self, epoch: int) -> Counter[int | None]:
+        """Returns how many records of each key the commits up to the end of an epoch have applied."""
+        return sum((self._counted(one) for one in self._commits.held if one.epoch <= epoch), Counter())
 
     @staticmethod
     def _check(state: KeyState, commits: list[tuple[int, Counter[int | None]]], *, exact: bool) -> None:

@@ -92,7 +92,7 @@ class Query:
             if self._random.random() < p.anew:
                 self.load.places.made_anew(partition)
         require(self.starts < _STARTS_MAX, "stuck", f"{self.starts} drivers were started")
-        settings = {"bins": p.bins, "key": "key", "state": "own"}
+        settings = {"bins": p.bins, "key": "key", "state": "own", "changelog": p.durability != "none"}
         self._checkpoint = Checkpoint(self._folder / "checkpoint", settings)
         self._checkpoint.keep_form(self.load.operator.state_form(), "long")
         self.files = None if p.durability == "none" else Files(str(self._checkpoint.own))

@@ -9,6 +9,7 @@ from chaos.violation import Violation, counted, require
 
 from impls.store.environment import Store
 from realtime.commits import Commits
+from realtime.cuts import Cuts
 from realtime.lookups import Looks
 from realtime.oracle import Oracle
 from realtime.parameters import Parameters
@@ -34,9 +35,12 @@ def _run(p: Parameters, folder: Path) -> Outcome:
     with simulated(p, troubles.point), commits.seen(), Store.open(folder / "scratch") as scratch:
         query = Query(p, Workload(p), troubles, folder)
         oracle = Oracle(p, query, scratch, commits)
-        query.look = Looks(p, query, commits).look
+        looks = Looks(p, query, commits)
+        cuts = Cuts(p, query, looks)
+        query.look = lambda: (looks.look(), cuts.look())
         try:
             _epochs(p, query, oracle, troubles)
+            cuts.end()
         except Violation as error:
             when = f"after epoch {query.driver.last_epoch}, start {query.starts}, session {query.sessions}"
             violation = error.check

@@ -1,9 +1,13 @@
 """The control channel, the checkpoint folder's lock and its identity."""
 
+import sys
+import threading
+from subprocess import PIPE, Popen
+
 import pytest
 
 from impls.driver.checkpoint import Checkpoint
-from impls.driver.control import ControlServer, ask
+from impls.driver.control import ControlServer, Lent, ask, lent_if_running
 from impls.errors import StateError, UsageError
 
 
@@ -45,6 +49,32 @@ def test_whatever_a_request_fails_with_is_its_answer(tmp_path, error, sentence):
     try:
         with pytest.raises(UsageError, match=sentence):
             ask(tmp_path, {"do": "rebalance"})
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("ends", ["the block", "the process", "the server"])
+def test_what_is_lent_is_taken_back_whoever_ends(tmp_path, ends):
+    own, back = tmp_path / "rescale", threading.Event()
+    own.mkdir()
+    server = ControlServer(own, lambda _: Lent({"epoch": 7}, back.set))
+    try:
+        if ends == "the process":
+            code = "import sys; from impls.driver.control import *; one = lent_if_running(sys.argv[1], {'do': 'cut'})\n"
+            code += "print(one.__enter__(), flush=True); input()"
+            command, pipes = [sys.executable, "-c", code, str(tmp_path)], {"stdin": PIPE, "stdout": PIPE, "text": True}
+            with Popen(command, **pipes) as other:
+                assert other.stdout.readline() == "{'epoch': 7}\n"
+                assert not back.is_set()
+                other.kill()
+        else:
+            with lent_if_running(tmp_path, {"do": "cut"}) as answer:
+                assert answer == {"epoch": 7}
+                assert not back.is_set()
+                if ends == "the server":
+                    server.close()
+                    assert back.is_set()
+        assert back.wait(30), "nobody has it any more"
     finally:
         server.close()
 

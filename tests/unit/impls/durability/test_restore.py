@@ -6,9 +6,10 @@ import pytest
 
 from impls.durability.files import Files
 from impls.durability.frame import Frame, frame_name
-from impls.durability.restore import RestoreRequest, RestoreSource, restore
+from impls.durability.restore import RestoreRequest, restore
 from impls.durability.schedule import Manifest, write_manifest
 from impls.durability.snapshot import encode, image_of, snapshot_name
+from impls.durability.source import RestoreSource
 from impls.operators import HashCount
 from impls.store.environment import Store
 from impls.store.queues import QueueIndex
