@@ -1,5 +1,6 @@
 """Tasks that look at results, at the machine and at a running query, or that remake what is there."""
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from harness.cli.verb import run, run_module, verb
 from harness.options.declared import COUNT, FLAG, FOLDER, INTEGER, REAL, TEXT, Option
 
 _CHECKPOINT = Option("checkpoint", "checkpoint folder of the running query", FOLDER, required=True)
+_GIVES_WAY = 10  # niceness of a reader, which may have the cores of a query that runs
 _FOLDER = Option("folder", "result folder", FOLDER, required=True)
 
 
@@ -64,9 +66,10 @@ def top(c: Context, checkpoint: str, *, once: bool, json: bool, interval: float)
 def state(c: Context, checkpoint: str, epoch: int | None, log_dir: str | None, *, json: bool, **given: Any) -> None:
     """Show the state in a checkpoint as it was at the end of an epoch, from its snapshots and its changelog.
 
-    Nothing is written there, and a query that runs is not disturbed. With --key and no epoch, a query that runs answers
-    itself: as of its last commit, in milliseconds.
+    Nothing is written there. A query that runs goes on, keeps the files meanwhile, and has the CPU first. With --key
+    and no epoch it answers itself: as of its last commit, in milliseconds.
     """
+    os.nice(_GIVES_WAY)
     run("harness.run.state:run_state", checkpoint, epoch, log_dir, as_json=json, **given)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from pathlib import Path
 
 import lmdb
@@ -59,9 +60,21 @@ class StateAt:
 
     def to_pandas(self) -> pd.DataFrame:
         """Returns what all bins hold, see `read_state`."""
-        frame = pd.DataFrame(self.every_row(), columns=StateRow._fields, dtype=object).astype({"bin": "int32"})
+        frames = [_frame([])]
+        frames += (_frame(rows) for rows in in_batches(self.every_row()))  # few tuples for the collector to go over
+        frame = pd.concat(frames, ignore_index=True).astype({"bin": "int32"})
         frame.attrs = {"query": self.query, "epoch": self.epoch, "queued": self.queued}
         return frame
+
+
+def _frame(rows: list[StateRow]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=StateRow._fields, dtype=object)
+
+
+def in_batches(every: Iterator[StateRow]) -> Iterator[list[StateRow]]:
+    """Yields rows in lists of 20,000."""
+    while rows := list(islice(every, 20_000)):
+        yield rows
 
 
 def _reader(stored: StoredQuery, ended: EndedEpoch) -> Reader:

@@ -1,5 +1,6 @@
 """A query's checkpoint, read without opening it: nothing is written, and a query that runs goes on."""
 
+import gc
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -140,6 +141,18 @@ def restored(
     Raises:
         StateError: a file is missing or damaged, which the message names, or the folder has no room.
     """
+    gc.freeze()  # each collection would go over all that the process has: two thirds of the time of 1 M rows
+    try:
+        with _restored(stored, ended, scratch, bins) as txn:
+            yield txn
+    finally:
+        gc.unfreeze()
+
+
+@contextmanager
+def _restored(
+    stored: StoredQuery, ended: EndedEpoch, scratch: str | None, bins: Iterable[int] | None
+) -> Iterator[lmdb.Transaction]:
     owners = {bin_: int(ended.location[bin_]) for bin_ in (range(stored.bins) if bins is None else bins)}
     room = max(MAP_BYTES, map_of(stored.files))
     with TemporaryDirectory(prefix="state-", dir=scratch) as folder:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from decimal import Decimal
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,12 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import Row
 
 from impls.driver.keystate import StateRow
-from impls.reading.state import StateAt
+from impls.reading.state import StateAt, in_batches
 
 _SCHEMA = pa.schema(
     [("bin", pa.int32()), ("key", pa.string()), ("kind", pa.string()), ("name", pa.string()), ("field", pa.string()),
      ("value", pa.string())]
 )  # fmt: skip
-_ROWS = 50_000  # of a row group
 
 
 def json_text(value: Any) -> str:
@@ -92,7 +90,7 @@ def write_parquet(state: StateAt, path: Path) -> int:
 
 def text_batches(every: Iterator[StateRow]) -> Iterator[pa.RecordBatch]:
     """Yields rows in batches, with key, field and value as JSON."""
-    while rows := list(islice(every, _ROWS)):
+    for rows in in_batches(every):
         columns = [
             [row.bin for row in rows], [json_text(row.key) for row in rows], [row.kind for row in rows],
             [row.name for row in rows], [None if row.field is None else json_text(row.field) for row in rows],
