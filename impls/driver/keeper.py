@@ -124,11 +124,11 @@ class Keeper:
         """Deletes files that neither recovery from the manifest written, or from the one to come, reads, nor a pin."""
         pins = self._pins.held()  # one that is made from now on needs nothing that is needless now
         log = self._log.take_needless(written, [pin.epochs for pin in pins])
-        manifests = [written, self._schedule.manifest, *(pin.manifest for pin in pins)]
-        images = needless_snapshots(manifests, self._images)
+        superseded = needless_snapshots([written, self._schedule.manifest], self._images)
+        images = needless_snapshots([pin.manifest for pin in pins], superseded)
         self.files.delete([frames.frame_name(*name) for name in log])
         self.files.delete([snapshots.snapshot_name(*name) for name in images])
-        self._schedule.forget(images)
+        self._schedule.forget(superseded)  # what a pin keeps is no reason to write others anew
         for image in images:
             del self._images[image]
 

@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from impls.closing import Closing
+from impls.driver.control import lent_if_running
 from impls.durability.pins import Pin
 from impls.errors import StateError, UsageError
 from impls.reading.state import StateAt
@@ -35,7 +36,7 @@ class Cut(Closing):
     """
 
     def __init__(self, folder: Path, uri: str, pin: Pin, release: Callable[[], None]):
-        self._folder, self._uri, self._pin, self._release = folder, uri, pin, release
+        self._folder, self._uri, self._pin, self._release = folder.absolute(), uri, pin, release
         self._closed = False
 
     @property
@@ -72,8 +73,9 @@ class Cut(Closing):
     ) -> DataFrame:
         """Returns all rows as a DataFrame that Spark's tasks read, bins by bins; key, field and value are JSON.
 
-        Spark reads them whenever the frame is used, until when the cut is to stay open. In real time the session needs
-        a free core for that. The state is never in the driver.
+        Spark reads them whenever the frame is used, until when the cut is to stay open. The state is never in the
+        driver. In the application of the query, its tasks and those of the frame take turns in micro-batches, and in
+        real time the frame needs a core that is free: `impls.cut_of` makes the cut for another application.
 
         Args:
             session: where the frame is made.
@@ -95,13 +97,33 @@ class Cut(Closing):
             raise UsageError(f"The cut of epoch {self.epoch} is closed.")
 
 
+def cut_of(checkpoint: str | Path, *, log_dir: str | None = None) -> Cut:
+    """Returns a cut of a query that runs in another process of this host, as its handle's `state` does.
+
+    It is closed when its process ends, too.
+
+    Args:
+        checkpoint: the checkpoint folder; of a chain that of a stage.
+        log_dir: folder or URI of changelog and snapshots, if the query has one.
+
+    Raises:
+        UsageError: no query runs on the checkpoint, or it refuses, as its `state` does.
+    """
+    folder = Path(checkpoint).absolute()
+    with ExitStack() as held:
+        lent = held.enter_context(lent_if_running(folder, {"do": "cut"}))
+        if lent is None:
+            raise UsageError(f"No running query answers on the checkpoint {checkpoint}: impls.read_state reads it.")
+        return Cut(folder, log_dir or str(folder / "rescale"), Pin.of_json(lent), held.pop_all().close)
+
+
 @dataclass(frozen=True)
 class _Pieces:
     """Reads pieces of a cut in a task of Spark: the numbers of batches' rows are those of pieces, from 0 on."""
 
     folder: str
-    uri: str
-    pin: str
+    uri: str = field(repr=False)  # it may have a key
+    pin: str = field(repr=False)
     pieces: int
     scratch: str | None
 

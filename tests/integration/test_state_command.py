@@ -70,6 +70,8 @@ def test_state_is_read_while_a_query_moves_it_and_afterwards(spark, kafka, topic
         assert "The key nobody has no state as of" in command(checkpoint, "--key", "nobody")
         with pytest.raises(impls.UsageError, match="keys are strings, not 7"):
             query.get(7)
+        with impls.cut_of(checkpoint) as cut:
+            assert len(cut.to_pandas()) == USERS
         last = query.state()
         assert "20 rows of 20 keys at the end of epoch" in command(checkpoint)
     with pytest.raises(impls.UsageError, match="has ended: impls"):

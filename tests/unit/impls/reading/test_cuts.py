@@ -11,6 +11,8 @@ from impls.errors import StateError, UsageError
 from impls.operators.timed import KeyedProcess
 from impls.protocol.eventtime import EventTime
 from impls.reading.cuts import Cut, _Pieces
+from impls.reading.cuts import cut_of as cut_elsewhere
+from impls.reading.points import PointReader
 from impls.reading.state import read_state, state_at
 from impls.reading.texts import json_text
 
@@ -120,3 +122,21 @@ def test_another_process_keeps_the_files_that_it_reads(run):
         assert not taken_back
     assert taken_back == [1]
     assert read_state(run.checkpoint.folder).attrs["epoch"] == 32
+    with ControlServer(run.checkpoint.own, lend), cut_elsewhere(run.checkpoint.folder) as cut:
+        go_on(run, 30)
+        assert (cut.epoch, cut.to_pandas().value.tolist().count(33 * 3)) == (32, 1)
+        assert taken_back == [1]
+        cut.close()
+    with pytest.raises(UsageError, match=r"No running query answers on the checkpoint .*: impls.read_state reads it"):
+        cut_elsewhere(run.checkpoint.folder)
+    assert taken_back == [1, 1]
+
+
+def test_a_query_without_a_changelog_has_no_cut(run):
+    go_on(run, 1)
+    reader = PointReader(run.driver, run.checkpoint, run.operator, str(run.folder / "state"), in_sql=None)
+    assert reader.cut().epoch == 0
+    reader._settings = {**reader._settings, "changelog": False}
+    for refuses in (reader.cut, reader.lend):
+        with pytest.raises(UsageError, match="keeps no changelog: its state is in state_dir alone"):
+            refuses()
