@@ -13,7 +13,7 @@ from impls.store.offsets import Offsets
 from impls.worker import batches, commit
 from impls.worker.pull import Pulls
 
-SEEDS = 300
+SEEDS, READERS = 300, ("lookup", "cut")
 QUIET = {"most": 0}
 MOVING = {"mechanism": "megaphone-all-at-once", "commands": ((3, "shuffle", 1), (6, "shuffle", 2), (9, "shuffle", 3))}
 QUEUEING = {"mechanism": "on-demand", "options": {"budget": 0}, "commands": MOVING["commands"]}
@@ -25,8 +25,11 @@ TIMED = {"operator": "q5", "durability": "process"}
 
 
 def find(plant, drawn, checks):
-    """See `planted.find`; what is drawn for the bug is in `drawn`."""
-    planted.find(plant, lambda seed: simulate(draw(seed, **{"changes": (), **drawn})), checks, SEEDS)
+    """See `planted.find`; what is drawn for the bug is in `drawn`.
+
+    Who reads state beside the workers may see first what any bug has done to it.
+    """
+    planted.find(plant, lambda seed: simulate(draw(seed, **{"changes": (), **drawn})), {*checks, *READERS}, SEEDS)
 
 
 def pull_before_final(patch):
