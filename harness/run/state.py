@@ -79,7 +79,8 @@ def _show(rows: Iterable[StateRow], state: StateAt, key: str | None, limit: int)
         if len(shown) < limit or key is not None:
             shown.append(row)
     _print(_NAMES, [[*_place(row), json_text(row.value)] for row in shown])
-    where = f"at the end of epoch {state.epoch}" + (f" ({state.queued:,} records wait in queues)" * (state.queued > 0))
+    waiting = f" ({state.queued:,} records wait in queues)" if state.queued else ""
+    where = f"at the end of epoch {state.epoch}{waiting}"
     if key is not None and not number:
         sys.stdout.write(f"The key {key} has no state {where}.\n")
         return 0

@@ -26,7 +26,6 @@ _FINISH_S = 3.0
 _NAME = "control"
 _LOG = logging.getLogger(__package__)
 
-
 Answerer = Callable[[dict[str, Any]], dict[str, Any]]
 """Takes a request and returns its answer; raises UsageError when it refuses, another error when it cannot read it."""
 

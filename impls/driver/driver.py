@@ -283,9 +283,8 @@ class Driver:
         with self.locked() as known:
             events = known.observe(observation)
             self._unmeasured = True
-            ended = EndedEpoch.of(known, written)
         if self.keeper is not None:
-            self.keeper.observe(ended, reports, known.routing, known.size)
+            self.keeper.observe(EndedEpoch.of(known, written), reports, known.routing, known.size)
         return events
 
 

@@ -113,8 +113,8 @@ class Looked(ABC):
         """Returns the state of all keys at the end of the last epoch, while records go on and bins move.
 
         It is the same epoch at every worker, and no worker does anything for it: the cut is read from snapshots and
-        changelog, which stay until it is closed, best by a `with` statement. 16 cuts may be open. It outlives the
-        query, until the next start on the checkpoint.
+        changelog, which stay until a `with` statement or `close` closes it, or nobody has it any more. 16 cuts may be
+        open. It outlives the query, until the next start on the checkpoint.
 
         Raises UsageError where no epoch has ended, the query keeps no changelog or has ended, or 16 cuts are open.
         """

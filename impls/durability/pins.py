@@ -1,15 +1,13 @@
 """Pins: the epochs whose files are kept for readers while a query goes on."""
 
-import base64
 import itertools
 import threading
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from impls.durability.schedule import Manifest
 from impls.errors import UsageError
+from impls.protocol.arrays import array_of, text_of
 from impls.protocol.ended import EndedEpoch
 
 _MOST = 16  # at once: each may keep as many bytes as the checkpoint has at rest
@@ -35,15 +33,14 @@ class Pin:
     def to_json(self) -> dict[str, Any]:
         """Returns it as JSON values, for another process."""
         ended = self.ended
-        location = base64.b64encode(ended.location.astype("<i4").tobytes()).decode()
+        location = text_of(ended.location, "<i4")
         at_end = {"epoch": ended.epoch, "location": location, "queued": ended.queued, "now": ended.now}
         return {**at_end, "query": self.manifest.query, "manifest": self.manifest.to_json()}
 
     @classmethod
     def of_json(cls, data: dict[str, Any]) -> "Pin":
         """Returns what `to_json` has written."""
-        location = np.frombuffer(base64.b64decode(data["location"]), "<i4").astype(np.int32)
-        ended = EndedEpoch(data["epoch"], location, data["queued"], data["now"])
+        ended = EndedEpoch(data["epoch"], array_of(data["location"], "<i4"), data["queued"], data["now"])
         return cls(ended, Manifest.of_json(data["query"], data["manifest"]))
 
 
@@ -51,7 +48,8 @@ class Pins:
     """The pins that are held, for any thread."""
 
     def __init__(self) -> None:
-        self._lock, self._numbers = threading.Lock(), itertools.count()
+        self._lock = threading.RLock()  # the collector may let go of a pin while this thread takes in another
+        self._numbers = itertools.count()
         self._held: dict[int, Pin] = {}
 
     def hold(self, pin: Pin) -> int:
@@ -68,9 +66,9 @@ class Pins:
             return number
 
     def release(self, number: int) -> None:
-        """Lets go of a pin; one that is not held any more is passed over."""
+        """Lets go of a pin."""
         with self._lock:
-            self._held.pop(number, None)
+            del self._held[number]
 
     def held(self) -> list[Pin]:
         """Returns the pins that are held."""

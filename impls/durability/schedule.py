@@ -1,6 +1,5 @@
 """Snapshots of bins: which are due, where the newest are (the manifest), which files are no longer needed."""
 
-import base64
 import json
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from impls.durability.files import Files
 from impls.errors import ADVICE, UsageError
+from impls.protocol.arrays import array_of, text_of
 
 NAME = "manifest.json"
 FORMAT = 1
@@ -45,12 +45,12 @@ class Manifest:
 
     def to_json(self) -> dict[str, str]:
         """Returns the arrays as text."""
-        return {name: base64.b64encode(getattr(self, name).astype("<i8").tobytes()).decode() for name in _ARRAYS}
+        return {name: text_of(getattr(self, name), "<i8") for name in _ARRAYS}
 
     @classmethod
     def of_json(cls, query: str, data: Mapping[str, str]) -> "Manifest":
         """Returns what `to_json` has written; raises KeyError or ValueError for anything else."""
-        return cls(query, *(np.frombuffer(base64.b64decode(data[name]), "<i8") for name in _ARRAYS))
+        return cls(query, *(array_of(data[name], "<i8") for name in _ARRAYS))
 
     def state_file(self, bin_: int) -> SnapshotName:
         """Returns the name of the file with a bin's state."""

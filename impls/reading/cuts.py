@@ -1,25 +1,26 @@
 """`query.state()`: a cut, the state of all keys at the end of one epoch, of a query that goes on meanwhile."""
 
-import json
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from impls.closing import Closing
+from impls.closing import Closing, ended_on_error
 from impls.driver.control import lent_if_running
+from impls.driver.keeper import Keeper
 from impls.durability.pins import Pin
 from impls.errors import StateError, UsageError
+from impls.protocol.ended import EndedEpoch
 from impls.reading.state import StateAt
 from impls.reading.stored import StoredQuery, restored
-from impls.reading.texts import text_batches
-
-_COLUMNS = "bin int, key string, kind string, name string, field string, value string"
+from impls.reading.texts import TEXTS, text_batches
 
 
 class Cut(Closing):
@@ -29,29 +30,42 @@ class Cut(Closing):
     worker does anything for it.
 
     Args:
-        folder: the checkpoint folder.
-        uri: folder or URI of changelog and snapshots.
-        pin: keeps the files.
-        release: lets go of the pin.
+        stored: the query's checkpoint, read by a pin that keeps the files.
+        ended: the pin's epoch.
+        release: lets go of the pin; it is called once, also when nobody has the cut any more.
     """
 
-    def __init__(self, folder: Path, uri: str, pin: Pin, release: Callable[[], None]):
-        self._folder, self._uri, self._pin, self._release = folder.absolute(), uri, pin, release
-        self._closed = False
+    def __init__(self, stored: StoredQuery, ended: EndedEpoch, release: Callable[[], None]):
+        self._stored, self._ended = stored, ended
+        self._release = weakref.finalize(self, release)
+
+    @classmethod
+    def of(cls, keeper: Keeper, folder: Path) -> "Cut":
+        """Returns a cut of the last epoch of a query whose files a keeper keeps.
+
+        Args:
+            keeper: the query's.
+            folder: the checkpoint folder.
+
+        Raises:
+            UsageError: no epoch has ended, or 16 cuts are open.
+        """
+        pin, release = keeper.pin()
+        with ended_on_error(release):
+            return cls(StoredQuery(folder, keeper.files.uri, pin), pin.ended, release)
 
     @property
     def epoch(self) -> int:
         """The epoch at whose end it is."""
-        return self._pin.ended.epoch
+        return self._ended.epoch
 
     @property
     def queued(self) -> int:
         """Number of records that waited then, as their bins were on their way: the cut does not have them."""
-        return self._pin.ended.queued
+        return self._ended.queued
 
     def close(self) -> None:
         """Lets the query delete the files again."""
-        self._closed = True
         self._release()
 
     def to_pandas(self, *, scratch: str | None = None) -> pd.DataFrame:
@@ -65,7 +79,7 @@ class Cut(Closing):
             StateError: a file is missing or damaged, such as when the query was started again meanwhile.
         """
         self._check_open()
-        with _state(StoredQuery(self._folder, self._uri, self._pin), scratch) as state:
+        with _state(self._stored, scratch) as state:
             return state.to_pandas()
 
     def to_spark(
@@ -73,9 +87,9 @@ class Cut(Closing):
     ) -> DataFrame:
         """Returns all rows as a DataFrame that Spark's tasks read, bins by bins; key, field and value are JSON.
 
-        Spark reads them whenever the frame is used, until when the cut is to stay open. The state is never in the
-        driver. In the application of the query, its tasks and those of the frame take turns in micro-batches, and in
-        real time the frame needs a core that is free: `impls.cut_of` makes the cut for another application.
+        Spark reads them whenever the frame is used: keep the cut open, and in a variable, until then. The state is
+        never in the driver. In the query's application its tasks and those of the frame take turns in micro-batches,
+        and in real time the frame needs a core that is free: `impls.cut_of` makes the cut for another application.
 
         Args:
             session: where the frame is made.
@@ -88,53 +102,51 @@ class Cut(Closing):
         self._check_open()
         if partitions is not None and partitions < 1:
             raise UsageError(f"A DataFrame needs at least 1 partition, not {partitions}.")
-        number = min(partitions or session.sparkContext.defaultParallelism, len(self._pin.ended.location))
-        read = _Pieces(str(self._folder), self._uri, json.dumps(self._pin.to_json()), number, scratch)
-        return session.range(0, number, 1, number).mapInArrow(read, _COLUMNS)
+        number = min(partitions or session.sparkContext.defaultParallelism, self._stored.bins)
+        read = _Pieces(self._stored, number, scratch)
+        return session.range(0, number, 1, number).mapInArrow(read, from_arrow_schema(TEXTS))
 
     def _check_open(self) -> None:
-        if self._closed:
+        if not self._release.alive:
             raise UsageError(f"The cut of epoch {self.epoch} is closed.")
 
 
 def cut_of(checkpoint: str | Path, *, log_dir: str | None = None) -> Cut:
     """Returns a cut of a query that runs in another process of this host, as its handle's `state` does.
 
-    It is closed when its process ends, too.
+    The query closes it when this process ends, too.
 
     Args:
         checkpoint: the checkpoint folder; of a chain that of a stage.
         log_dir: folder or URI of changelog and snapshots, if the query has one.
 
     Raises:
-        UsageError: no query runs on the checkpoint, or it refuses, as its `state` does.
+        UsageError: no query runs on the checkpoint, or it refuses, as its `state` does; or the log_dir is not its own.
     """
     folder = Path(checkpoint).absolute()
     with ExitStack() as held:
         lent = held.enter_context(lent_if_running(folder, {"do": "cut"}))
         if lent is None:
             raise UsageError(f"No running query answers on the checkpoint {checkpoint}: impls.read_state reads it.")
-        return Cut(folder, log_dir or str(folder / "rescale"), Pin.of_json(lent), held.pop_all().close)
+        stored = StoredQuery(folder, log_dir, Pin.of_json(lent))
+        return Cut(stored, stored.ended(None), held.pop_all().close)
 
 
 @dataclass(frozen=True)
 class _Pieces:
     """Reads pieces of a cut in a task of Spark: the numbers of batches' rows are those of pieces, from 0 on."""
 
-    folder: str
-    uri: str = field(repr=False)  # it may have a key
-    pin: str = field(repr=False)
+    stored: StoredQuery
     pieces: int
     scratch: str | None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        pin = Pin.of_json(json.loads(self.pin))
-        by_owner = np.argsort(pin.ended.location, kind="stable")  # a piece reads the changelog of few workers
-        stored = StoredQuery(Path(self.folder), self.uri, pin)
+        location = self.stored.ended(None).location
+        by_owner = np.argsort(location, kind="stable")  # a piece reads the changelog of few workers
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 bins = np.array_split(by_owner, self.pieces)[number].tolist()
-                with _state(stored, self.scratch, bins) as state:
+                with _state(self.stored, self.scratch, bins) as state:
                     yield from text_batches(row for bin_ in bins for row in state.rows(bin_))
 
 
@@ -146,5 +158,7 @@ def _state(stored: StoredQuery, scratch: str | None, bins: list[int] | None = No
         with restored(stored, ended, scratch, bins) as txn:
             yield StateAt(stored, ended, txn)
     except StateError as error:
-        what = f"The cut of epoch {ended.epoch} cannot be read; a start of the query ends the cuts made before it"
-        raise StateError(f"{what}. {error}") from error
+        raise StateError(
+            f"The cut of epoch {ended.epoch} cannot be read; its files stay while it is open, and a start of the query "
+            f"ends the cuts made before it. {error}"
+        ) from error

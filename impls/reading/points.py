@@ -98,8 +98,7 @@ class PointReader:
 
     def cut(self) -> Cut:
         """Returns the state of all keys at the end of the last epoch; see `impls.driver.lookups.Looked.state`."""
-        keeper = self._kept()
-        return Cut(self._checkpoint.folder, keeper.files.uri, *keeper.pin())
+        return Cut.of(self._kept(), self._checkpoint.folder)
 
     def lend(self) -> Lent:
         """Returns the pin of a cut, for a reader in another process."""

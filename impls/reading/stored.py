@@ -80,9 +80,10 @@ class StoredQuery:
     def ended(self, epoch: int | None) -> EndedEpoch:
         """Returns an epoch, by default that of the pin, or the last one.
 
-        Raises UsageError where it has not ended yet, or its state is not kept any more.
+        Raises UsageError where it has not ended yet, its state is not kept any more, or the files are elsewhere.
         """
         if self._pin is not None and epoch in {None, self._pin.ended.epoch}:
+            self._check_place()
             return self._pin.ended
         journals, newest = self._journals, int(self._manifest.file_epoch.max())
         base = -1 if journals.base is None else journals.base.epoch
@@ -90,10 +91,7 @@ class StoredQuery:
         first = max(base, newest, 0)
         if last < 0:
             raise UsageError(f"No epoch of the query of {self.folder} has ended yet.")
-        if newest < 0 and not self.files.names(frames.FOLDER):
-            raise UsageError(
-                f"There are neither snapshots nor a changelog in {self.files.place}: name the log_dir of the query."
-            )
+        self._check_place()
         wanted = last if epoch is None else epoch
         if not first <= wanted <= last:
             raise UsageError(f"The checkpoint {self.folder} has the state at the ends of epochs {first} to {last}.")
@@ -101,6 +99,14 @@ class StoredQuery:
         controller = Controller(np.zeros(self.bins, np.int32), planless)
         journals.replay(controller, wanted)
         return EndedEpoch.of(controller, next((plan for plan in journals.plans if plan.epoch == wanted), None))
+
+    def _check_place(self) -> None:
+        """Raises UsageError where changelog and snapshots are elsewhere."""
+        there = self._manifest if self._pin is None else read_manifest(self.files, self.query, self.bins)
+        if there.file_epoch.max() < 0 and not self.files.names(frames.FOLDER):
+            raise UsageError(
+                f"There are neither snapshots nor a changelog in {self.files.place}: name the log_dir of the query."
+            )
 
 
 def check_changelog(settings: Mapping[str, Any], folder: Path) -> None:

@@ -16,10 +16,11 @@ from pyspark.sql.types import Row
 from impls.driver.keystate import StateRow
 from impls.reading.state import StateAt, in_batches
 
-_SCHEMA = pa.schema(
+TEXTS = pa.schema(
     [("bin", pa.int32()), ("key", pa.string()), ("kind", pa.string()), ("name", pa.string()), ("field", pa.string()),
      ("value", pa.string())]
 )  # fmt: skip
+"""The columns of rows of state with key, field and value as JSON."""
 
 
 def json_text(value: Any) -> str:
@@ -80,7 +81,7 @@ def write_parquet(state: StateAt, path: Path) -> int:
 
     The schema's metadata have the query and the epoch.
     """
-    schema, number = _SCHEMA.with_metadata({"query": state.query, "epoch": str(state.epoch)}), 0
+    schema, number = TEXTS.with_metadata({"query": state.query, "epoch": str(state.epoch)}), 0
     with pq.ParquetWriter(path, schema) as writer:
         for batch in text_batches(state.every_row()):
             writer.write_batch(batch.replace_schema_metadata(schema.metadata))
@@ -97,7 +98,7 @@ def text_batches(every: Iterator[StateRow]) -> Iterator[pa.RecordBatch]:
             [json_text(row.value) for row in rows],
         ]  # fmt: skip
         yield pa.record_batch(
-            [pa.array(column, type_) for column, type_ in zip(columns, _SCHEMA.types, strict=True)], schema=_SCHEMA
+            [pa.array(column, type_) for column, type_ in zip(columns, TEXTS.types, strict=True)], schema=TEXTS
         )
 
 

@@ -156,8 +156,7 @@ class Cuts:
                 self._open.remove((cut, due, generation))
         for made, due in self._held:
             if made == number and due >= number and len(self._open) < 16:
-                keeper = self._run.driver.keeper
-                cut = Cut(self._run.checkpoint.folder, keeper.files.uri, *keeper.pin())
+                cut = Cut.of(self._run.driver.keeper, self._run.checkpoint.folder)
                 assert cut.epoch == number
                 self._open.append((cut, due, self._run.checkpoint.generation))
 

@@ -50,11 +50,10 @@ class Cuts:
     def _make(self) -> None:
         driver, query = self._query.driver, self._query
         try:
-            pinned = driver.keeper.pin()
+            cut = Cut.of(driver.keeper, query.checkpoint.folder)
         except UsageError as error:
             require(driver.last_epoch < 0 or len(self._open) > 15, "cut", f"there is none: {error}")
             return
-        cut = Cut(query.checkpoint.folder, driver.keeper.files.uri, *pinned)
         self._open.append(_Open(cut, query.starts, self._step + self._random.randrange(_STEPS)))
 
     def _read(self, one: _Open) -> None:

@@ -1,6 +1,6 @@
 """Cuts of a query that goes on: what they keep, how many there may be, and how Spark's tasks read them."""
 
-import json
+import gc
 
 import pyarrow as pa
 import pytest
@@ -8,6 +8,7 @@ from timed import BINS, TimedRun
 
 from impls.driver.control import ControlServer, Lent
 from impls.errors import StateError, UsageError
+from impls.operators import HashCount
 from impls.operators.timed import KeyedProcess
 from impls.protocol.eventtime import EventTime
 from impls.reading.cuts import Cut, _Pieces
@@ -38,7 +39,7 @@ def go_on(run, epochs):
 
 
 def cut_of(run):
-    return Cut(run.checkpoint.folder, run.driver.keeper.files.uri, *run.driver.keeper.pin())
+    return Cut.of(run.driver.keeper, run.checkpoint.folder)
 
 
 def files_of(run):
@@ -95,9 +96,7 @@ def test_tasks_read_the_pieces_of_a_cut(run, pieces):
     run.move([bin_ % 3 for bin_ in range(BINS)])
     with cut_of(run) as cut:
         go_on(run, 5)
-        read = _Pieces(
-            str(run.checkpoint.folder), run.driver.keeper.files.uri, json.dumps(cut._pin.to_json()), pieces, None
-        )
+        read = _Pieces(cut._stored, pieces, None)
         batches = [pa.record_batch({"id": [number]}) for number in range(pieces)]
         rows = [row for batch in batches for piece in read(iter([batch])) for row in piece.to_pylist()]
         whole = cut.to_pandas()
@@ -130,6 +129,53 @@ def test_another_process_keeps_the_files_that_it_reads(run):
     with pytest.raises(UsageError, match=r"No running query answers on the checkpoint .*: impls.read_state reads it"):
         cut_elsewhere(run.checkpoint.folder)
     assert taken_back == [1, 1]
+
+
+def test_a_cut_that_nobody_has_any_more_keeps_nothing(run):
+    go_on(run, 3)
+    pins = run.driver.keeper._pins
+    for _ in range(20):
+        cut_of(run).to_pandas()
+    assert not pins.held()
+    cut = cut_of(run)
+    cycle = [cut]
+    cycle.append(cycle)
+    del cut, cycle
+    gc.collect()
+    assert not pins.held()
+
+
+def test_records_that_wait_are_counted_and_not_in_a_cut(tmp_path):
+    run, queued = TimedRun(tmp_path, HashCount(), "partial-pause", key="long"), []
+    for number in range(4):
+        if number == 1:
+            run.move([1 - bin_ // (BINS // 2) for bin_ in range(BINS)])
+        run.epoch([(0, key, {}) for key in range(40)])
+        with cut_of(run) as cut:
+            queued.append(cut.queued)
+            assert cut.to_pandas().value.sum() + cut.queued == 40 * (number + 1)
+        assert read_state(run.checkpoint.folder).attrs["queued"] == queued[-1]
+    assert 0 == queued[0] == queued[-1] < max(queued)
+    run.checkpoint.close()
+
+
+def test_a_cut_whose_log_dir_is_not_named_is_refused_when_it_is_made(tmp_path):
+    run = TimedRun(tmp_path, Adding(), log_dir=str(tmp_path / "durable"), replay_epochs=2)
+    go_on(run, 3)
+
+    def lend(_request):
+        pin, release = run.driver.keeper.pin()
+        return Lent(pin.to_json(), release)
+
+    folder, elsewhere = run.checkpoint.folder, "neither snapshots nor a changelog in .*: name the log_dir"
+    with ControlServer(run.checkpoint.own, lend):
+        for reads in (cut_elsewhere, read_state):
+            with pytest.raises(UsageError, match=elsewhere):
+                reads(folder)
+        with cut_elsewhere(folder, log_dir=str(tmp_path / "durable")) as cut:
+            assert len(cut.to_pandas()) == 20
+    assert not run.driver.keeper._pins.held()
+    run.checkpoint.close()
 
 
 def test_a_query_without_a_changelog_has_no_cut(run):
