@@ -56,7 +56,7 @@ class Checkpoint:
         self.folder, self.settings, self.fsync = Path(folder).absolute(), settings, fsync
         self.own = self.folder / _OWN
         with ExitStack() as opened:
-            opened.enter_context(self._take_lock())
+            opened.enter_context(locked(self.folder, fsync=fsync))
             self._check_complete()
             self.query = self._identity({**settings, **_identity_of(operator)})
             self.base = read_base(self.own, self.query)
@@ -81,6 +81,11 @@ class Checkpoint:
         path, raw = self.own / _FORM, json.dumps({**form, "key": key}, indent=1).encode()
         if not path.exists() or path.read_bytes() != raw:
             replace_bytes(path, raw, fsync=self.fsync)
+
+    @property
+    def begins_own(self) -> bool:
+        """Whether only the operator knows with what state bins begin; False where nothing says how state is read."""
+        return (self.own / _FORM).exists() and form_of(self.folder)["begins"] == "own"
 
     def journal(self, name: str) -> Journal:
         """Opens one more journal, as durable as the others, which whoever asks for it closes; no base touches it.
@@ -126,29 +131,6 @@ class Checkpoint:
         """The name of the query in Spark and on its metrics."""
         return f"rescale-{self.query[:8]}"
 
-    def _take_lock(self) -> IO[str]:
-        try:
-            self.own.mkdir(parents=True, exist_ok=True)
-            if self.fsync:
-                for folder in (self.own, self.folder, self.folder.parent):
-                    sync_path(folder)
-            lock = (self.own / "lock").open("a+")
-        except OSError as error:
-            raise UsageError(f"The checkpoint {self.folder} cannot be written: {error}.") from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.seek(0)
-            holder = lock.read().strip() or "unknown"
-            lock.close()
-            raise UsageError(
-                f"The checkpoint {self.folder} is in use by another driver (process {holder}): stop it first."
-            ) from None
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
-        return lock
-
     def _check_complete(self) -> None:
         """Refuses a folder that has lost a file: anything in it was then written before the generation."""
         if (self.own / "generation").exists():
@@ -189,6 +171,35 @@ class Checkpoint:
             raise UsageError(f"The file {path} is damaged: {ADVICE}.") from error
         replace_bytes(path, str(generation).encode(), fsync=self.fsync)
         return generation
+
+
+def locked(folder: Path, *, fsync: bool = False) -> IO[str]:
+    """Makes the folder of a query's checkpoint, and holds it for this process until what it returns is closed.
+
+    Raises UsageError when another driver holds it, or it cannot be written.
+    """
+    own = folder / _OWN
+    try:
+        own.mkdir(parents=True, exist_ok=True)
+        if fsync:
+            for each in (own, folder, folder.parent):
+                sync_path(each)
+        lock = (own / "lock").open("a+")
+    except OSError as error:
+        raise UsageError(f"The checkpoint {folder} cannot be written: {error}.") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.seek(0)
+        holder = lock.read().strip() or "unknown"
+        lock.close()
+        raise UsageError(
+            f"The checkpoint {folder} is in use by another driver (process {holder}): stop it first."
+        ) from None
+    lock.truncate(0)
+    lock.write(str(os.getpid()))
+    lock.flush()
+    return lock
 
 
 def settings_of(folder: Path) -> tuple[str, dict[str, Any]]:

@@ -66,6 +66,7 @@ class Driver:
         self.listeners: list[Callable[[EpochRecord], None]] = [_log]
         self._last_end = time.perf_counter()
         self.ending = False
+        self.before_end: Callable[[], bool] = lambda: False  # returns whether one more epoch is to be run
         self.prepare, self._prepared = prepare, False
         self.before_plan: list[Callable[[int], None]] = []  # called before an epoch gets its plan
         self.milestone: Milestone = lambda _: None  # of others' results, as far as was read: see `milestones.rising`
@@ -89,7 +90,7 @@ class Driver:
             ended = EndedEpoch.of(controller, self._written.get(self.last_epoch))
             self.keeper = Keeper(
                 files, checkpoint.query, ended=ended, generation=checkpoint.generation, sizes=controller.size,
-                replay_epochs=replay_epochs,
+                replay_epochs=replay_epochs, begins_own=checkpoint.begins_own,
             )  # fmt: skip
 
     def _replay(self) -> None:
@@ -189,7 +190,7 @@ class Driver:
         if not self.ending and epoch > self._planned:
             for look in self.before_plan:
                 look(epoch)
-        if self.ending:
+        if self.ending and not self.before_end():
             raise QueryEnded
         begin, begin_us = time.perf_counter(), time.time_ns() // 1000
         if not self._prepared:

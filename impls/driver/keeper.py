@@ -45,6 +45,7 @@ class Keeper:
         generation: that of the driver.
         sizes: int64, shape (B,): bytes of their state then.
         replay_epochs: number of epochs that a recovery may replay.
+        begins_own: only the operator knows with what state bins begin, so each gets a snapshot as soon as it can.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Keeper:
         generation: int,
         sizes: NDArray[np.int64],
         replay_epochs: int = REPLAY_EPOCHS,
+        begins_own: bool = False,
     ):
         files.make_folders([frames.FOLDER, snapshots.FOLDER])
         self.files, self._generation = files, generation
@@ -65,9 +67,10 @@ class Keeper:
             _LOG.info("%s bytes of files that killed workers had left half-written are deleted.", self.swept_bytes)
         self._written, newest = read_manifests(files, query, len(ended.location))
         self._schedule = SnapshotSchedule(
-            newest, epoch=ended.epoch, sizes=sizes, location=ended.location, replay_epochs=replay_epochs
-        )
-        self._first = True  # no epoch was observed since the start
+            newest, epoch=ended.epoch, sizes=sizes, location=ended.location, replay_epochs=replay_epochs,
+            begins_own=begins_own,
+        )  # fmt: skip
+        self._first = True  # no epoch was observed since the start, or bins lack their first snapshots
         self._log = KeptLog(((n[0], n[1]), size) for n, size in _numbered(files, frames.FOLDER, 2))
         self._images = {(n[0], n[1], n[2]): size for n, size in _numbered(files, snapshots.FOLDER, 3)}
         self._schedule.adopt(self._images)
@@ -118,7 +121,7 @@ class Keeper:
                 self._written = before
             write_manifest(self.files, self._written, self._schedule.manifest)
             self._delete(self._written)
-            self._first = False
+            self._first = bool(len(self._schedule.unknown))
 
     def _delete(self, written: Manifest) -> None:
         """Deletes files that neither recovery from the manifest written, or from the one to come, reads, nor a pin."""

@@ -154,6 +154,7 @@ class SnapshotSchedule:
         sizes: int64, shape (B,): bytes of the bins' state then.
         location: int32, shape (B,): their workers then.
         replay_epochs: number of epochs that a recovery may replay.
+        begins_own: bins begin with state that is in no file, so that each is snapshotted as soon as it can be.
     """
 
     def __init__(
@@ -164,7 +165,9 @@ class SnapshotSchedule:
         sizes: NDArray[np.int64],
         location: NDArray[np.int32],
         replay_epochs: int = REPLAY_EPOCHS,
+        begins_own: bool = False,
     ):
+        self._begins_own = begins_own
         self.manifest = replace(manifest, base=manifest.base.copy())
         self._replay = replay_epochs
         bins = len(manifest.base)
@@ -179,6 +182,11 @@ class SnapshotSchedule:
     def manifest_epochs(self) -> int:
         """Number of epochs between two manifests."""
         return max(1, min(_MANIFEST_EPOCHS, self._replay // 10))
+
+    @property
+    def unknown(self) -> NDArray[np.intp]:
+        """The bins with which nobody but the operator knows how to begin."""
+        return np.flatnonzero(self.manifest.file_epoch < 0) if self._begins_own else np.empty(0, np.intp)
 
     def cycle(self) -> int:
         """Returns the number of epochs in which every bin is snapshotted once."""
@@ -195,16 +203,16 @@ class SnapshotSchedule:
 
     def to_snapshot(self, epoch: int) -> tuple[int, ...]:
         """Returns the bins to snapshot at the end of an epoch, ascending."""
-        stale = np.flatnonzero(self._changed > self.manifest.base)
+        unknown, stale = self.unknown.tolist(), np.flatnonzero(self._changed > self.manifest.base)
         if not len(stale):
-            return ()
+            return self._bounded(unknown)
         cycle = self.cycle()
         order = stale[np.argsort(self.manifest.base[stale], kind="stable")]
         weight = np.maximum(self._sizes[order], 1)
         before = np.cumsum(weight) - weight
         share = 0 if self._debt else self._share()
         chosen = (before < share) | (epoch - self.manifest.base[order] >= cycle)
-        return self._bounded([*order[chosen].tolist(), *self._wasteful()])
+        return self._bounded([*unknown, *order[chosen].tolist(), *self._wasteful()])
 
     def _bounded(self, bins: Sequence[int]) -> tuple[int, ...]:
         """Returns, ascending, those of bins in order of their urgency that their workers may write in one epoch."""

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.stateful_processor import ListState, MapState, Statef
 from pyspark.sql.streaming.stateful_processor_api_client import StatefulProcessorHandleState as Phase
 from pyspark.sql.types import StructType
 
-from impls.processor.encoding import Variable
+from impls.processor.encoding import Variable, in_ranges
 from impls.processor.kept import EvolvedRows, History
 from impls.processor.keys import KeyCodec
 from impls.processor.rows import StateRowCodec
@@ -71,6 +71,11 @@ class Handle(StatefulProcessorHandle):
         self.variables: dict[str, Variable] = {}
         self.deleted: list[str] = []
         self._clients: dict[str, Any] = {}
+
+    @property
+    def in_ranges(self) -> bool:
+        """Whether entries of the variables are read by ranges of their names."""
+        return in_ranges(self.variables.values())
 
     def getValueState(self, stateName: str, schema: _Schema, ttlDurationMs: int | None = None) -> ValueState:
         """Returns a state variable of one value per key."""

@@ -7,7 +7,7 @@ added (null in earlier rows), removed, reordered and widened.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,6 +114,7 @@ def _widened(written: t.DataType, wanted: t.DataType, field: str) -> _One | None
 
 
 _KEPT = "processor.json"
+_PARTS: dict[str, type] = {"settings": dict, "variables": dict, "deleted": list}
 _Kept = tuple[str, list[Any], str | None, bool]  # kind, schemas, schema of a map's keys, whether it expires
 
 
@@ -144,8 +145,16 @@ class Kept:
         replace_bytes(self.path, self.after)
 
 
-def check_kept(folder: Path, settings: Mapping[str, Any], variables: Mapping[str, Variable]) -> Kept:
+def check_kept(
+    folder: Path, settings: Mapping[str, Any], variables: Mapping[str, Variable], deleted: Iterable[str] = ()
+) -> Kept:
     """Returns what a checkpoint's state is made of from now on.
+
+    Args:
+        folder: of the checkpoint.
+        settings: of the query.
+        variables: those of the processor.
+        deleted: names of variables that it deletes: bins without a record since then have rows of them.
 
     Raises:
         UsageError: the checkpoint was made with other settings, or with a variable whose rows cannot be read as the
@@ -153,7 +162,8 @@ def check_kept(folder: Path, settings: Mapping[str, Any], variables: Mapping[str
     """
     path = folder / _KEPT
     raw = path.read_bytes() if path.exists() else None
-    kept = _parsed(path, raw) if raw is not None else {"settings": dict(settings), "variables": {}}
+    new: dict[str, Any] = {"settings": dict(settings), "variables": {}, "deleted": []}
+    kept = new if raw is None else _parsed(path, raw)
     for name, value in settings.items():
         if kept["settings"].get(name) != value:
             raise UsageError(f"The checkpoint {folder} was made with {name}={kept['settings'].get(name)}, not {value}.")
@@ -165,6 +175,7 @@ def check_kept(folder: Path, settings: Mapping[str, Any], variables: Mapping[str
         keys = None if variable.key_schema is None else variable.key_schema.jsonValue()
         schemas = [schema.jsonValue() for schema in histories[name].schemas]
         kept["variables"][name] = [now[0], schemas, *now[2:], keys]
+    kept["deleted"] = sorted({*kept["deleted"], *deleted} - variables.keys())
     several = {name: history for name, history in histories.items() if len(history.schemas) > 1}
     return Kept(path, raw, json.dumps(kept, indent=1).encode(), several)
 
@@ -186,13 +197,27 @@ class KeptVariable:
     expires: bool
 
 
-def kept_variables(folder: Path) -> dict[str, KeptVariable]:
-    """Returns the state variables that a checkpoint has; raises UsageError where the file is missing or damaged."""
+def kept_settings(folder: Path) -> dict[str, Any]:
+    """Returns the settings that a checkpoint was made with; raises UsageError as `kept_variables`."""
+    return dict(_kept_in(folder)["settings"])
+
+
+def deleted_variables(folder: Path) -> set[str]:
+    """Returns the names of variables that are deleted, though bins have rows of them; raises as `kept_variables`."""
+    return set(_kept_in(folder)["deleted"])
+
+
+def _kept_in(folder: Path) -> dict[str, Any]:
     path = folder / _KEPT
     if not path.exists():
         raise UsageError(f"The file {path}, which has the state variables, is missing: {ADVICE}.")
+    return _parsed(path, path.read_bytes())
+
+
+def kept_variables(folder: Path) -> dict[str, KeptVariable]:
+    """Returns the state variables that a checkpoint has; raises UsageError where the file is missing or damaged."""
     found = {}
-    for name, variable in _parsed(path, path.read_bytes())["variables"].items():
+    for name, variable in _kept_in(folder)["variables"].items():
         kind, schemas, _, expires = _read(variable)
         keys = variable[4] if len(variable) > 4 else None
         history = History(tuple(schemas), len(schemas) - 1)
@@ -205,7 +230,7 @@ def _parsed(path: Path, raw: bytes) -> dict[str, Any]:
         kept = json.loads(raw)
         for variable in kept["variables"].values():
             _read(variable)
-        return {"settings": dict(kept["settings"]), "variables": dict(kept["variables"])}
+        return {part: kind(kept.get(part, ())) for part, kind in _PARTS.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"The file {path} is damaged: {ADVICE}.") from error
 

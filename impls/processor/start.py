@@ -17,7 +17,6 @@ from impls.driver.handle import StreamHandle
 from impls.driver.preparing import NOTHING
 from impls.errors import UsageError
 from impls.operators.base import quoted
-from impls.processor.encoding import Variable, in_ranges
 from impls.processor.handle import Handle, TimeMode
 from impls.processor.initial import InitialFiles, job_of
 from impls.processor.kept import check_kept
@@ -94,8 +93,8 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
     settings, (event_time, event_sql) = _settings(frame, options.get("mode")), _event_time(frame)
     output = _output(frame, outputStructType, eventTimeColumnName, settings)
     raw, key_schema = dumped(statefulProcessor, [statefulProcessor]), _key_schema(frame, keys)
-    schemas, variables = _tried(frame, raw, mode)
-    kept = check_kept(Path(checkpoint), {"output_mode": modes, "time_mode": mode, "pandas": pandas}, variables)
+    (schemas, handle), given = _tried(frame, raw, mode), {"output_mode": modes, "time_mode": mode, "pandas": pandas}
+    kept = check_kept(Path(checkpoint), given, handle.variables, handle.deleted)
     program = Program(
         type(statefulProcessor).__name__, raw, key_schema, tuple(frame.columns), _places(frame, keys), output, mode,
         schemas, pandas, settings, eventTimeColumnName, with_micros(results), known_as, kept.histories
@@ -104,7 +103,7 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
     return stream(
         _prepared(frame, columns_sql(key_schema, keys), event_sql, options.get("time")),
         key="key",
-        operator=operator_of(program, _columns(frame), event_time, initial, reads_ranges=in_ranges(variables.values())),
+        operator=operator_of(program, _columns(frame), event_time, initial, reads_ranges=handle.in_ranges),
         results=results,
         state_dir=state_dir,
         checkpoint=checkpoint,
@@ -208,8 +207,8 @@ def _event_time(frame: DataFrame) -> tuple[EventTime, str]:
     return EventTime.of_spark(EVENT_TIME, delay_ms(column)), event_time_sql(column.name)
 
 
-def _tried(frame: DataFrame, raw: bytes, mode: TimeMode) -> tuple[dict[str, StructType], dict[str, Variable]]:
-    """Runs a copy's `init` as Spark does in its driver; returns the schemas it gave as text, and its variables."""
+def _tried(frame: DataFrame, raw: bytes, mode: TimeMode) -> tuple[dict[str, StructType], Handle]:
+    """Runs a copy's `init` as Spark does in its driver; returns the schemas it gave as text, and its handle."""
     schemas: dict[str, StructType] = {}
 
     def parse(text: str) -> StructType:
@@ -221,7 +220,7 @@ def _tried(frame: DataFrame, raw: bytes, mode: TimeMode) -> tuple[dict[str, Stru
     handle.phase = Phase.PRE_INIT
     processor.init(handle)
     processor.close()
-    return schemas, handle.variables
+    return schemas, handle
 
 
 def _check_alike(frame: DataFrame, keys: list[str], key: StructType) -> None:

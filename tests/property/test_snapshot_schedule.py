@@ -178,3 +178,22 @@ def test_a_cycle_is_bounded_in_changelog_files(gib, workers):
     sizes, location = np.full(4096, int(gib * 2**30) // 4096), (np.arange(4096) % workers).astype(np.int32)
     schedule = SnapshotSchedule(Manifest.new("q", 4096), epoch=-1, sizes=sizes, location=location)
     assert schedule.cycle() * workers <= 100_000
+
+
+@pytest.mark.parametrize("size", [10, 48 << 20])
+def test_bins_that_begin_with_state_of_their_own_have_snapshots_soon_though_nothing_changes(size):
+    """A worker may write one bin in an epoch however large it is, and 64 MiB of others."""
+    bins, location = 8, np.arange(8, dtype=np.int32) % 2
+    sizes = np.full(bins, size, np.int64)
+    schedule = SnapshotSchedule(Manifest.new("q", bins), epoch=-1, sizes=sizes, location=location, begins_own=True)
+    number = 0
+    while len(schedule.unknown):
+        due = schedule.to_snapshot(number)
+        written = {w: ([b for b in due if location[b] == w], size) for w in (0, 1)}
+        assert all(mine for mine, _ in written.values())
+        schedule.observe(FinishedEpoch(number, 1, [], 0, written, location, location, sizes))
+        number += 1
+    assert number == (1 if size == 10 else 4)
+    assert schedule.to_snapshot(number) == ()
+    again = SnapshotSchedule(schedule.manifest, epoch=number - 1, sizes=sizes, location=location, begins_own=True)
+    assert again.to_snapshot(number) == ()

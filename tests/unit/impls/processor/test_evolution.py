@@ -14,7 +14,16 @@ from timed import BINS, close_all
 
 from impls.errors import UsageError
 from impls.processor.encoding import Variable
-from impls.processor.kept import LAST, EvolvedRows, History, check_kept, converter
+from impls.processor.kept import (
+    LAST,
+    EvolvedRows,
+    History,
+    check_kept,
+    converter,
+    deleted_variables,
+    kept_settings,
+    kept_variables,
+)
 from impls.processor.rows import StateRowCodec
 
 _INNER = t.StructType([t.StructField("a", t.IntegerType()), t.StructField("b", t.StringType())])
@@ -199,3 +208,17 @@ def test_state_goes_on_under_a_new_schema_while_bins_move(tmp_path):
     assert found == [
         sorted(str({"key": user, "total": 2 + turn, "counted": 1 + turn}) for user in users) for turn in range(6)
     ]
+
+
+def test_a_variable_that_is_deleted_is_kept_as_such_until_it_is_made_again(tmp_path):
+    first, other = value(struct(n=t.IntegerType()))[0], value(struct(n=t.IntegerType()))[0]
+    check_kept(tmp_path, _SETTINGS, {"v": first}).keep()
+    assert deleted_variables(tmp_path) == set()
+    check_kept(tmp_path, _SETTINGS, {"w": other}, ["v", "never"]).keep()
+    assert deleted_variables(tmp_path) == {"v", "never"}
+    check_kept(tmp_path, _SETTINGS, {"w": other}).keep()
+    assert deleted_variables(tmp_path) == {"v", "never"}
+    assert kept_variables(tmp_path).keys() == {"v", "w"}
+    check_kept(tmp_path, _SETTINGS, {"v": first}, ["v"]).keep()
+    assert deleted_variables(tmp_path) == {"never"}
+    assert kept_settings(tmp_path) == _SETTINGS
