@@ -47,7 +47,8 @@ class Packer:
         self.rows = self.rows or list(self.df._jdf.queryExecution().executedPlan().executeCollect())
 
     def switch(self, route: Route) -> Routed:
-        return from_json(self.packer.route(route.epoch, array_of(self.spark, "int", route.routing.tolist())).encode())
+        routing = array_of(self.spark, "int", route.routing.tolist())
+        return from_json(self.packer.route(route.epoch, routing, route.last).encode())
 
     def await_until(self, until: dict[int, int], most_ms: int) -> None:
         mapper = self.spark._jvm.com.fasterxml.jackson.databind.ObjectMapper()

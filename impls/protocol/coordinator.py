@@ -46,10 +46,12 @@ class Coordinator:
         timers_wait: a worker has said since the epoch began that the input has come to its earliest timer.
         rise: lets the watermark rise within an epoch, None for an operator without event time.
         awaited: says for which records routers wait before they switch in an epoch that keeps the routing.
+        last: the query ends with the next epoch, behind which routers send nothing.
     """
 
     def __init__(self) -> None:
         self.rise: Rise | None = None
+        self.last = False
         self.awaited: Awaited = lambda _: {}
         self.hello: dict[tuple[Role, int], Hello] = {}
         self.unclosed: list[Hello] = []
@@ -189,7 +191,8 @@ class Coordinator:
         said = [Say("worker", worker, NewEpoch(order)) for worker in self._workers()]
         routing = order.written.plan.routing  # standbys are kept up from the changelog
         self._settled = self._route is not None and np.array_equal(self._route.routing, routing)
-        self._route = route = Route(order.written.epoch, routing, tuple(self._awaited.items()) if self._settled else ())
+        until = tuple(self._awaited.items()) if self._settled else ()
+        self._route = route = Route(order.written.epoch, routing, until, self.last)
         return [*said, *(Say("router", index, route) for index in self._routers())]
 
     def _routers(self) -> Iterable[int]:

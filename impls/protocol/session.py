@@ -65,11 +65,13 @@ class Route:
         routing: worker of each bin, shape (bins,).
         until: (partition of the input, offset) up to which F waits to have routed, a limited time, where it has routed
             records of the partition: what timers of the epoch wait for.
+        last: the query ends with the epoch: F sends nothing more.
     """
 
     epoch: int
     routing: NDArray[np.int32]
     until: tuple[tuple[int, int], ...] = ()
+    last: bool = False
 
 
 @dataclass(frozen=True)

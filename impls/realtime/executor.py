@@ -52,6 +52,14 @@ class RealTimeExecutor:
         """Lets the watermark rise within epochs, see `impls.protocol.coordinator.Coordinator`."""
         self._coordinator.rise, self._coordinator.awaited = rise, awaited
 
+    def begin_last(self) -> bool:
+        """Lets the next epoch be the last, behind which routers send nothing; returns whether it is still to be run.
+
+        All that was sent is then applied, and whoever reads the checkpoint knows up to which offsets.
+        """
+        before, self._coordinator.last = self._coordinator.last, True
+        return not before
+
     @property
     def pids(self) -> list[int]:
         """Processes of the session's workers that are connected."""

@@ -168,7 +168,8 @@ def from_json(raw: bytes) -> Hello | Routed | Failed:
 def to_json(message: object) -> bytes:
     """Returns a message for a router, which knows no other than `Route`."""
     assert isinstance(message, Route), message
-    return json.dumps({"epoch": message.epoch, "routing": message.routing.tolist(), "until": message.until}).encode()
+    said = {"epoch": message.epoch, "until": message.until, "last": message.last}
+    return json.dumps({**said, "routing": message.routing.tolist()}).encode()
 
 
 class Link(Closing):

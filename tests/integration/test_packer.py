@@ -193,3 +193,12 @@ def test_a_switch_waits_for_records_of_the_partitions_that_were_packed_and_for_a
     awaiting.join(DEADLINE_S)
     assert not awaiting.is_alive()
     packer.await_until({0: 99}, 1)
+
+
+def test_nothing_is_packed_behind_the_switch_of_the_last_epoch(made):
+    packer, routing = made(), np.zeros(BINS, np.int32)
+    packer.switch(Route(1, routing))
+    assert packer.pack([0, 1])[0] == 2
+    said = packer.switch(Route(2, routing, last=True))
+    assert packer.pack([2, 4]) == (0, list(PLENTY), [])
+    assert packer.switch(Route(2, routing, last=True)) == said

@@ -39,6 +39,7 @@ public class Packer {
     private final int rowColumn;  // -1 where a record has one row only
     private final Map newest = new TreeMap();  // by input partition: the last offset, and the number of its last row
     private int[] routing;
+    private boolean isLast;
     private long epoch;
 
     /**
@@ -73,8 +74,12 @@ public class Packer {
         return false;
     }
 
-    /** Routes by an epoch's routing from the next blob on, and returns the marks: the message Routed, as JSON. */
-    public synchronized String route(long epoch, int[] routing) {
+    /**
+     * Routes by an epoch's routing from the next blob on, and returns the marks: the message Routed, as JSON.
+     *
+     * @param isLast whether there is no next blob, as the query ends with the epoch
+     */
+    public synchronized String route(long epoch, int[] routing, boolean isLast) {
         int last = last(routing);
         if (last >= sent.length) {
             throw new IllegalStateException("The routing names worker " + last + ", but this query has "
@@ -82,6 +87,7 @@ public class Packer {
         }
         this.epoch = epoch;
         this.routing = routing;
+        this.isLast = isLast;
         StringBuilder said = new StringBuilder("{\"type\": \"Routed\", \"epoch\": ").append(epoch);
         said.append(", \"sent\": ").append(Arrays.toString(sent)).append(", \"next\": [");
         String between = "";
@@ -115,6 +121,9 @@ public class Packer {
         throws Exception {
         if (routing == null) {
             throw new IllegalStateException("Records came before the first routing.");
+        }
+        if (isLast) {
+            return 0;
         }
         int[] to = new int[records.size() - from];
         int[] counts = new int[sent.length];

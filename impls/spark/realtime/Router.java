@@ -137,7 +137,8 @@ public class Router implements MapPartitionsFunction {
                         routing[bin] = ((JsonNode) workers.get(bin)).asInt();
                     }
                     packer.awaitUntil((JsonNode) route.get("until"), SWITCH_WAIT_MS);
-                    link.say(packer.route(((JsonNode) route.get("epoch")).asLong(), routing));
+                    boolean last = ((JsonNode) route.get("last")).asBoolean();
+                    link.say(packer.route(((JsonNode) route.get("epoch")).asLong(), routing, last));
                     switched.countDown();
                 }
             } catch (Throwable thrown) {

@@ -113,6 +113,7 @@ def run_real_time(
     ):
         executor = RealTimeExecutor(switchboard)
         driver = making(executor)
+        driver.before_end = executor.begin_last
         controller = driver.controller
         if controller.clock is not None:
             executor.rise_by(rising(driver), awaiting(driver))
