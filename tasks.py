@@ -5,7 +5,7 @@ import sys
 from invoke import Collection, Context
 
 from harness.cli import cluster, docker, pipeline
-from harness.cli.adoption import adopt  # noqa: F401 - found by invoke
+from harness.cli.adoption import adopt, release  # noqa: F401 - found by invoke
 from harness.cli.control import control  # noqa: F401 - found by invoke
 from harness.cli.development import check, clean, dist, example, fmt, graph, lock, test  # noqa: F401 - found by invoke
 from harness.cli.look import (  # noqa: F401

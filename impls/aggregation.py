@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import DataType, DateType, LongType, StructField, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import StructType
 
 from impls.api import stream
 from impls.driver.handle import StreamHandle
@@ -17,6 +17,7 @@ from impls.operators.aggregates.operator import END, EVENT, WindowAggregate
 from impls.operators.aggregates.rows import WINDOW, key_type
 from impls.operators.base import Operator, quoted
 from impls.processor.keys import KeyCodec, columns_sql
+from impls.processor.rows import plain
 from impls.processor.start import OUTPUT_MODES, with_micros
 from impls.protocol.eventtime import EventTime
 from impls.spark.columnnames import case_sensitive, column_named
@@ -113,7 +114,7 @@ class KeyColumns:
     def __call__(self, keys: list[bytes]) -> pa.Table:
         """Returns a table with a row for each key."""
         if self._codec is None:
-            self._codec = KeyCodec(_with_numbers(self._schema))
+            self._codec = KeyCodec(plain(self._schema))  # of a time the number
         rows = [self._codec.decode(key) for key in keys]
         columns = {}
         for place, field in enumerate(self._schema.fields):
@@ -123,17 +124,6 @@ class KeyColumns:
                 values = [None if value is None else value.asDict() for value in values]
             columns[field.name] = _cast(values, kind)
         return pa.table(columns)
-
-
-def _with_numbers(schema: StructType) -> StructType:
-    """Returns a schema with numbers for times, which a key has as such: no time zone can turn them."""
-
-    def number(kind: DataType) -> DataType:
-        if isinstance(kind, StructType):
-            return _with_numbers(kind)
-        return LongType() if isinstance(kind, DateType | TimestampType | TimestampNTZType) else kind
-
-    return StructType([StructField(field.name, number(field.dataType)) for field in schema.fields])
 
 
 def _cast(values: list[Any], kind: pa.DataType) -> pa.Array:

@@ -1,5 +1,7 @@
 """Drawn processors on Spark's own operator and on this project's, in micro-batches and in real time: what differs.
 
+A third query runs here for half of the steps, and is released to Spark's own for the others.
+
 `python tests/drawn_on_spark.py --groups 0-19` runs 500 of them, 25 in a query, and ends with 1 where something differs.
 """
 
@@ -27,6 +29,7 @@ from native_processor import Native  # noqa: E402
 from own_processor import RESULT_PARTITIONS, Own, Variant  # noqa: E402
 from pyspark import cloudpickle  # noqa: E402
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor  # noqa: E402
+from released_query import Released  # noqa: E402
 from side_by_side import run_side_by_side  # noqa: E402
 
 IN_A_GROUP, USERS, STEPS, DELAY_MS, STEP_MS = 25, "abc", 4, 50, 70
@@ -145,15 +148,20 @@ def differences(group: int, spark: Any, kafka: str, folder: Path, topics: Any) -
     for variant in (MICRO_BATCH, REAL_TIME):
         case, where = case_of(group, real_time=variant.real_time), folder / str(group) / variant.name.replace(" ", "-")
         topic = topics(2)
-        native = Native(case, spark, kafka, topic, where)
-        own = Own(case, spark, (kafka, topic, topics(RESULT_PARTITIONS)), where, variant)
+        native, back = Native(case, spark, kafka, topic, where), Native(case, spark, kafka, topic, where / "back")
+        wheres = [(kafka, topic, topics(RESULT_PARTITIONS)) for _ in range(2)]
+        own, left = (
+            Own(case, spark, one, where / name, variant) for one, name in zip(wheres, ("own", "left"), strict=True)
+        )
+        released = Released(case, spark, left, back, len(case.chunks) // 2)
         try:
-            out += run_side_by_side(case, kafka, topic, native, [own])
+            out += run_side_by_side(case, kafka, topic, native, [own, released])
         finally:
-            for query in (native, own):
+            for query in (native, own, left, back):
                 with contextlib.suppress(Exception):  # what has failed says so above
                     query.stop()
             own.close()
+            left.close()
     return [f"group {group}: {line}" for line in out]
 
 
@@ -172,7 +180,7 @@ def main(groups: Sequence[int]) -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="drawn-")))
 
         def session() -> Any:
-            return open_session("drawn", real_time_threads(2, 3) + 1, settings=real_time_settings())
+            return open_session("drawn", 2 * real_time_threads(2, 3) + 1, settings=real_time_settings())
 
         here = stack.enter_context(bring_up(folder, session=session))
 

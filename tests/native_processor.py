@@ -62,21 +62,26 @@ class Native:
 
     def __init__(self, case: Case, spark: Any, kafka: str, topic: str, folder: Path):
         self.case, self._spark, self._where = case, spark, (kafka, topic)
-        self._folder = folder / "native"
-        self.progress = Progress(self._folder)
+        self.folder = folder / "native"
+        self.progress = Progress(self.folder)
         self._rows: list[str] = []
         self._query: Any = None
+        self._before = -1
 
     def begin(self, processor: Any) -> None:
         """Starts it, or goes on with another processor; `await_begun` is to follow."""
-        case = self.case
+        self._before = self.progress.last()
         with own_state_store(self._spark, PARTITIONS):
-            grouped = records(case, self._spark, *self._where).groupBy(*case.key)
-            method = grouped.transformWithStateInPandas if case.pandas else grouped.transformWithState
-            initial = initial_state(case, self._spark)
-            frame = method(processor, case.output, case.mode, case.time, initial, case.event_time_column)
-            writer = frame.writeStream.outputMode(case.mode.lower()).foreachBatch(self._take)
-            self._query = writer.option("checkpointLocation", str(self._folder)).start()
+            writer = self.frame(processor).writeStream.outputMode(self.case.mode.lower()).foreachBatch(self._take)
+            self._query = writer.option("checkpointLocation", str(self.folder)).start()
+
+    def frame(self, processor: Any) -> Any:
+        """The streaming DataFrame that it writes."""
+        case = self.case
+        grouped = records(case, self._spark, *self._where).groupBy(*case.key)
+        method = grouped.transformWithStateInPandas if case.pandas else grouped.transformWithState
+        initial = initial_state(case, self._spark)
+        return method(processor, case.output, case.mode, case.time, initial, case.event_time_column)
 
     def await_begun(self) -> None:
         """Waits until it looks for records."""
@@ -84,7 +89,7 @@ class Native:
 
     def _polled(self) -> bool:
         """Whether it has asked its source once: only from then on it waits for all of a step."""
-        return self._query.status["message"].startswith("Waiting") or self.progress.last() >= 0
+        return self._query.status["message"].startswith("Waiting") or self.progress.last() > self._before
 
     def _take(self, frame: Any, _epoch: int) -> None:
         rows = frame.select(F.to_json(F.struct("*")).alias("value")).collect()
@@ -120,13 +125,13 @@ class Native:
     def state(self) -> list["Held"]:
         """Each variable with its entries, and the timers."""
         with own_state_store(self._spark, PARTITIONS):
-            found = self._spark.read.format("state-metadata").load(str(self._folder)).collect()
+            found = self._spark.read.format("state-metadata").load(str(self.folder)).collect()
             variables = json.loads(found[0].operatorProperties)["stateVariables"]
             held = [self._variable(one) for one in variables if "$" not in one["stateName"]]
             return held + ([] if self.case.time.lower() == "none" else [self._timers()])
 
     def _reader(self) -> Any:
-        return self._spark.read.format("statestore").option("path", str(self._folder))
+        return self._spark.read.format("statestore").option("path", str(self.folder))
 
     def _variable(self, one: dict[str, Any]) -> "Held":
         kind = one["stateVariableType"].lower().removesuffix("state")
@@ -145,6 +150,20 @@ class Native:
     def _timers(self) -> "Held":
         frame = self._reader().option("readRegisteredTimers", "true").load()
         return Held("timers", "timer", shown([(row.key, row.expiration_timestamp_ms) for row in frame.collect()]))
+
+
+def families_in(spark: Any, folder: Path) -> list[tuple[Any, ...]]:
+    """Every row of all column families of a checkpoint: name, grouping key, bytes of key and value; in order."""
+    log = max(int(path.name) for path in (folder / "commits").glob("[0-9]*"))
+    version = (folder / "commits" / str(log)).read_text().splitlines()[0].removeprefix("v")
+    with own_state_store(spark, PARTITIONS):
+        spark.conf.set("spark.sql.streaming.stateStore.checkpointFormatVersion", version)
+        reader = spark.read.format("statestore").option("_readAllColumnFamilies", "true")
+        rows = reader.load(str(folder)).collect()
+    return sorted(
+        (row.column_family_name, repr(row.partition_key), bytes(row.key_bytes).hex(), bytes(row.value_bytes).hex())
+        for row in rows
+    )
 
 
 def living(value: Any, kind: str, lives: bool) -> Any:

@@ -74,8 +74,9 @@ class Own:
         self.case, self.name, self._spark, self._where, self._variant = case, variant.name, spark, where, variant
         self._folder = folder / variant.name.replace(" ", "-")
         self._folder.mkdir(parents=True)
+        self.checkpoint = self._folder / "checkpoint"
         self._deadly = self._folder / "kill"
-        self.progress = Progress(self._folder / "checkpoint" / "spark")
+        self.progress = Progress(self.checkpoint / "spark")
         self.kills, self._workers, self._before = 0, WORKERS, -1
         self._sent = self._arrived = 0
         self.handle: Any = None
@@ -95,7 +96,7 @@ class Own:
             case.output, case.mode, case.time,
             initialState=initial_state(case, self._spark), eventTimeColumnName=case.event_time_column,
             pandas=case.pandas, results=Output(kafka, results, RESULT_PARTITIONS),
-            state_dir=self._folder / "state", checkpoint=self._folder / "checkpoint", workers=WORKERS, bins=BINS,
+            state_dir=self._folder / "state", checkpoint=self.checkpoint, workers=WORKERS, bins=BINS,
             on_epoch=self._note, **(_REAL_TIME if self._variant.real_time else {}),
         )  # fmt: skip
 

@@ -55,6 +55,24 @@ class RealTimeQuery:
         assert self.process.wait(DEADLINE_S) == 0, self.log.read_text()[-2000:]
 
 
+def back_in_spark(do: str, frame: Any, folder: Path, handle: Any) -> dict[str, Any]:
+    """Stops and releases the query, lets Spark go on with it until all is read, or reads its counts there."""
+    import impls
+    from impls.mechanisms.native_spark.conf import own_state_store
+
+    native = folder / "native"
+    if do == "release":
+        handle.stop()
+        return {"batch": impls.release(frame, folder / "checkpoint", native, partitions=3).batch}
+    with own_state_store(frame.sparkSession, 3):
+        if do == "go_on":
+            writer = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(native))
+            return {"ended": writer.trigger(availableNow=True).start().awaitTermination(DEADLINE_S)}
+        assert do == "counts", do
+        rows = frame.sparkSession.read.format("statestore").load(str(native)).collect()
+        return {"counts": {row.key[0]: row.value["count"] for row in rows}}
+
+
 def main(options: dict[str, Any]) -> None:
     """The child."""
     from counting_processor import SteppingCount
@@ -83,6 +101,9 @@ def main(options: dict[str, Any]) -> None:
             impls.transform_with_state, records.groupBy("key"), SteppingCount(), "key long, n long, timer boolean",
             "update", "processingtime",
         )  # fmt: skip
+    if options.get("aggregate"):
+        records = records.withColumnRenamed("key", "user")
+        start = partial(impls.aggregate, records, ["user"], {"n": "count(*)"})
     handle = start(
         time="scheduled_us", results=Output(options["kafka"], options["topics"][1], 4),
         state_dir=folder / "state", checkpoint=folder / "checkpoint", workers=2, bins=16,
@@ -105,7 +126,7 @@ def main(options: dict[str, Any]) -> None:
                 return {"done": handle.await_migration(DEADLINE_S)}
             case "migrated":
                 return {"done": handle.await_migration(0)}
-        raise ValueError(request["do"])
+        return back_in_spark(request["do"], records.groupBy(records.columns[0]).count(), folder, handle)
 
     for line in sys.stdin:
         try:

@@ -25,7 +25,7 @@ FORBIDDEN_IMPORTS = {
     "plots": ("impls", "generators", "harness", "pyspark", "rescale_bench"),
 }
 WHERE_PYSPARK = ("impls.api", "impls.spark.", "impls.processor.", "impls.mechanisms.native_spark.",
-                 "impls.aggregation", "impls.chains", "impls.adoption.", "impls.reading.",
+                 "impls.aggregation", "impls.chains", "impls.adoption.", "impls.reading.", "impls.releasing.",
                  "harness.", "rescale_bench.")  # fmt: skip
 BANNED = {
     r"\btime\.time\(": "use time.monotonic() for durations, generators.clock.now_us() for wall clock",

@@ -1,4 +1,4 @@
-"""The task that makes a checkpoint of this project's from that of a stopped Spark query."""
+"""The tasks that make a checkpoint of this project's from that of a stopped Spark query, and the other way round."""
 
 import re
 from typing import Any
@@ -42,6 +42,30 @@ def adopt(c: Context, **given: Any) -> None:
     """
     text = given.pop("aggregates")
     run("harness.run.adopt:run_adopt", given, None if text is None else aggregates_of(text))
+
+
+@verb(
+    Option("checkpoint", "checkpoint of the stopped query; of a chain that of a stage", FOLDER, required=True),
+    Option("into", "folder of the new checkpoint of Spark's", FOLDER, required=True),
+    Option("query", "FILE.py:FUNCTION that takes a session and returns what the Spark query writes", required=True),
+    Option("output_mode", "of the Spark query", default="update", choices=("update", "append"),
+           subject="The output mode"),
+    Option("partitions", "partitions of the state in Spark", COUNT, default=200, least=1,
+           subject="The number of partitions"),
+    Option("format", "form of Spark's state, its stateStore.checkpointFormatVersion",
+           default="1", choices=("1", "2"), subject="The format"),
+    Option("place", "folder or URI by which Spark will find the new checkpoint", FOLDER, default="", shown="--into"),
+    Option("log_dir", "folder or URI of changelog and snapshots", FOLDER, shown="in the checkpoint"),
+    Option("scratch", "folder with room for the state", FOLDER, shown="that of temporary files"),
+    Option("threads", "tasks that run at once", COUNT, default=2, least=1, subject="The number of threads"),
+)  # fmt: skip
+def release(c: Context, **given: Any) -> None:
+    """Make a checkpoint of Spark's own from that of a stopped query, with which the same query goes on in Spark.
+
+    State, offsets, watermark and the batch's number are those behind the last epoch that has ended. The checkpoint here
+    is only read, and the new one is there whole or not at all.
+    """
+    run("harness.run.release:run_release", given)
 
 
 def aggregates_of(text: str) -> dict[str, str]:

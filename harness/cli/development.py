@@ -18,7 +18,7 @@ LAYERS = {
     "impls": ("errors", "addresses", "brokers", "closing", "sockets", "faults", "protocol", "store", "placement",
               "operators", "durability", "transfer", "worker", "autoscale", "driver", "controltopic", "realtime",
               "spark", "mechanisms", "catalog", "api", "processor", "aggregation", "stages", "chains", "adoption",
-              "reading"),
+              "reading", "releasing"),
     "harness": ("files", "guard", "options", "setup", "lab", "measure", "oracle", "experiment", "results", "report",
                 "live", "run", "suites", "cli", "docs"),
 }  # fmt: skip

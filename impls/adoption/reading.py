@@ -20,13 +20,13 @@ from impls.processor.keys import key_sql
 from impls.store.hashing import bin_sql
 
 AGGREGATION, TRANSFORM_WITH_STATE = "aggregation", "transformWithState"
-_KINDS = {
+KINDS = {
     "stateStoreSave": AGGREGATION,
     "transformWithStateExec": TRANSFORM_WITH_STATE,
     "transformWithStateInPySparkExec": TRANSFORM_WITH_STATE,
     "transformWithStateInPandasExec": TRANSFORM_WITH_STATE,
 }
-_REFUSED = {  # by Spark's short names of operators
+REFUSED = {  # by Spark's short names of operators
     "symmetricHashJoin": "a join of two streams",
     "dedupe": "dropDuplicates",
     "dedupeWithinWatermark": "dropDuplicatesWithinWatermark",
@@ -65,14 +65,14 @@ def the_operator(operators: Sequence[StateOperator], name: str) -> StateOperator
             f"The query of {name} has {len(numbers)} stateful operators ({kinds}): only one can be adopted."
         )
     first = operators[0]
-    if first.kind in _REFUSED:
+    if first.kind in REFUSED:
         raise UsageError(
-            f"The state of {name} is that of {_REFUSED[first.kind]}, which cannot be adopted: only groupBy().agg() and "
+            f"The state of {name} is that of {REFUSED[first.kind]}, which cannot be adopted: only groupBy().agg() and "
             "transformWithState can."
         )
-    if first.kind not in _KINDS:
+    if first.kind not in KINDS:
         raise UsageError(f"The state of {name} is that of an operator that is not known here: {first.kind}.")
-    return StateOperator(_KINDS[first.kind], first.number, first.partitions, first.properties)
+    return StateOperator(KINDS[first.kind], first.number, first.partitions, first.properties)
 
 
 _LOCAL = {  # RocksDB's files are copied through Hadoop's LocalFileSystem, and not by the raw one
@@ -94,7 +94,7 @@ def reading_session(spark: SparkSession, *, state_ids: bool) -> SparkSession:
     return session
 
 
-_BREAKING = re.compile(r"[\s%#?\[\]{}<>^`|\"\\]")
+BREAKING = re.compile(r"[\s%#?\[\]{}<>^`|\"\\]")
 
 
 @contextmanager
@@ -106,12 +106,12 @@ def plain_place(location: str, master: str) -> Iterator[str]:
 
     Raises UsageError where other hosts, which do not have the link, are to read it.
     """
-    if "://" in location or not _BREAKING.search(location):
+    if "://" in location or not BREAKING.search(location):
         yield location
         return
     with tempfile.TemporaryDirectory(prefix="adopt-") as folder:
         link = Path(folder) / "checkpoint"
-        if not master.startswith("local") or _BREAKING.search(str(link)):
+        if not master.startswith("local") or BREAKING.search(str(link)):
             raise UsageError(
                 f"Spark's readers of state do not find a checkpoint by the path {location}: rename the folders that "
                 "have a blank, %, # or a bracket in their names."

@@ -61,6 +61,22 @@ def row_maker(names: Sequence[str]) -> Callable[[Any], t.Row]:
     return make
 
 
+def plain(kind: Any) -> Any:
+    """Returns a type whose values are those that Spark has inside: numbers for times, what a user's type is made of.
+
+    No time zone can turn such a time.
+    """
+    if isinstance(kind, t.UserDefinedType):
+        return plain(kind.sqlType())
+    if isinstance(kind, t.StructType):
+        return t.StructType([t.StructField(field.name, plain(field.dataType)) for field in kind.fields])
+    if isinstance(kind, t.ArrayType):
+        return t.ArrayType(plain(kind.elementType))
+    if isinstance(kind, t.MapType):
+        return t.MapType(plain(kind.keyType), plain(kind.valueType))
+    return t.LongType() if kind.needConversion() else kind
+
+
 class StateRowCodec:
     """Rows of one schema to bytes and back; what a row becomes in between is what it becomes in Spark's state.
 

@@ -25,6 +25,11 @@ class EndedEpoch:
     queued: int = 0
     now: int | None = None
 
+    def piece(self, number: int, pieces: int) -> list[int]:
+        """Returns the bins of one of several pieces, numbered from 0: each reads the changelog of few workers."""
+        bins: list[int] = np.array_split(np.argsort(self.location, kind="stable"), pieces)[number].tolist()
+        return bins
+
     @classmethod
     def of(cls, controller: Controller, written: WrittenPlan | None) -> "EndedEpoch":
         """Returns the last epoch that a controller has observed, given its plan if that is known."""

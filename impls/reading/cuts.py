@@ -6,7 +6,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -141,11 +140,9 @@ class _Pieces:
     scratch: str | None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        location = self.stored.ended(None).location
-        by_owner = np.argsort(location, kind="stable")  # a piece reads the changelog of few workers
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                bins = np.array_split(by_owner, self.pieces)[number].tolist()
+                bins = self.stored.ended(None).piece(number, self.pieces)
                 with _state(self.stored, self.scratch, bins) as state:
                     yield from text_batches(row for bin_ in bins for row in state.rows(bin_))
 

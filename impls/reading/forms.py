@@ -138,14 +138,20 @@ def keys_of(kinds: Mapping[str, str]) -> Callable[[list[bytes]], list[t.Row]]:
     return lambda raw: [_row_of(values) for values in columns(raw).to_pylist()]
 
 
-class _Keys:
-    """Keys by the names of entries: a long one is known where an entry of a timer has it."""
+class StoredKeys:
+    """Keys by the names of entries: a long one is known where an entry of a timer has it.
+
+    Args:
+        key_of: reads a key.
+        timers: entries of timers.
+    """
 
     def __init__(self, key_of: Callable[[bytes], Any], timers: Iterable[tuple[bytes, bytes]]):
         self._key_of = key_of
         self._long = {naming.digest_of(key): key for _, key in timers if key}
 
     def __call__(self, raw: bytes, *, digested: bool) -> Any:
+        """Returns the key of a name, its `Digest` where no timer has it."""
         if not digested:
             return self._key_of(raw)
         return self._key_of(self._long[raw]) if raw in self._long else Digest(raw.hex())
@@ -153,7 +159,7 @@ class _Keys:
 
 def _keyed(key_of: Callable[[bytes], Any]) -> Reader:
     def read(bin_: int, entries: Entries) -> Iterator[StateRow]:
-        keys = _Keys(key_of, [entry for entry in entries if entry[0][:1] == naming.TIMER])
+        keys = StoredKeys(key_of, [entry for entry in entries if entry[0][:1] == naming.TIMER])
         firsts: dict[bytes, int] = {}
         for name, raw in entries:
             if name[:1] == naming.TIMER:
@@ -163,7 +169,7 @@ def _keyed(key_of: Callable[[bytes], Any]) -> Reader:
                 firsts[name[1:]] = naming.list_bounds(raw)[0]
             elif (kind := _KINDS.get(name[:1])) is not None:
                 raw_key, digested, rest = naming.key_and_rest(name)
-                field, value = _apart(kind, name, rest, raw, firsts)
+                field, value = apart(kind, name, rest, raw, firsts)
                 yield StateRow(
                     bin_, keys(raw_key, digested=digested), kind, naming.label_of(name), field, json.loads(value)
                 )
@@ -176,7 +182,7 @@ def _keyed(key_of: Callable[[bytes], Any]) -> Reader:
 _KINDS = {naming.VALUE: "value", naming.MAP: "map", naming.ITEM: "list"}
 
 
-def _apart(kind: str, name: bytes, rest: bytes, raw: bytes, firsts: Mapping[bytes, int]) -> tuple[Any, bytes]:
+def apart(kind: str, name: bytes, rest: bytes, raw: bytes, firsts: Mapping[bytes, int]) -> tuple[Any, bytes]:
     """Returns (field of a map or place in a list, stored value) of an entry."""
     if kind == "map":
         return naming.field_of(rest, raw)
@@ -187,7 +193,7 @@ def _apart(kind: str, name: bytes, rest: bytes, raw: bytes, firsts: Mapping[byte
 
 def _processor(key_of: Callable[[bytes], Any], variables: Variables) -> Reader:
     def read(bin_: int, entries: Entries) -> Iterator[StateRow]:
-        keys = _Keys(key_of, [entry for entry in entries if entry[0][:1] == naming.TIMER])
+        keys = StoredKeys(key_of, [entry for entry in entries if entry[0][:1] == naming.TIMER])
         places: dict[bytes, int] = {}
         for name, raw in entries:
             if name[:1] == naming.TIMERS:
@@ -195,7 +201,7 @@ def _processor(key_of: Callable[[bytes], Any], variables: Variables) -> Reader:
                 yield StateRow(bin_, keys(raw_key, digested=digested), "timer", "", None, time)
             elif (kind := _KINDS.get(name[:1])) is not None:
                 raw_key, digested, rest = naming.key_and_rest(name)
-                label, (field, stored) = naming.label_of(name), _apart(kind, name, rest, raw, {})
+                label, (field, stored) = naming.label_of(name), apart(kind, name, rest, raw, {})
                 found = variables.read(label, field, stored)
                 if found is None:
                     continue

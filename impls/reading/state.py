@@ -15,7 +15,7 @@ from impls.durability.pins import Pin
 from impls.errors import StateError
 from impls.operators import DenseCount
 from impls.protocol.ended import EndedEpoch
-from impls.reading.forms import ONLY_FIRST, Reader, reader_of
+from impls.reading.forms import ONLY_FIRST, Entries, Reader, reader_of
 from impls.reading.stored import StoredQuery, restored
 from impls.reading.variables import Variables
 from impls.store.entries import SLOTS, block_numbers, open_blocks, open_values
@@ -48,10 +48,17 @@ class StateAt:
         if self._form["values"] == "dense":
             yield from _counts(self._txn, bin_, self.bins, self._form["keys"])
         else:
-            read = self._turned if BinState(self._txn, self.bins).shape(bin_) else self._read
-            entries = [(bytes(name), bytes(value)) for name, value in entries_of(self._txn, bin_)]
-            values = open_values([name for name, _ in entries], [value for _, value in entries])
-            yield from read(bin_, [(name[3:], value) for (name, _), value in zip(entries, values, strict=True)])
+            yield from (self._turned if self.shape(bin_) else self._read)(bin_, self.entries(bin_))
+
+    def shape(self, bin_: int) -> int:
+        """Returns the version of the pipeline by which a bin's values are what they are, 0 for that of the begin."""
+        return BinState(self._txn, self.bins).shape(bin_)
+
+    def entries(self, bin_: int) -> Entries:
+        """Returns the names and values of what a bin holds; raises StateError where it is damaged."""
+        entries = [(bytes(name), bytes(value)) for name, value in entries_of(self._txn, bin_)]
+        values = open_values([name for name, _ in entries], [value for _, value in entries])
+        return [(name[3:], value) for (name, _), value in zip(entries, values, strict=True)]
 
     def every_row(self) -> Iterator[StateRow]:
         """Yields what all bins hold, bin by bin."""

@@ -17,7 +17,7 @@ from impls.durability import frame as frames
 from impls.durability.files import Files
 from impls.durability.pins import Pin
 from impls.durability.restore import RestoreRequest, restore
-from impls.durability.schedule import read_manifest
+from impls.durability.schedule import NAME, read_manifest
 from impls.durability.snapshot import map_of
 from impls.durability.source import RestoreSource
 from impls.errors import StateError, UsageError
@@ -103,7 +103,7 @@ class StoredQuery:
     def _check_place(self) -> None:
         """Raises UsageError where changelog and snapshots are elsewhere."""
         there = self._manifest if self._pin is None else read_manifest(self.files, self.query, self.bins)
-        if there.file_epoch.max() < 0 and not self.files.names(frames.FOLDER):
+        if there.file_epoch.max() < 0 and not self.files.names(frames.FOLDER) and self.files.read(NAME) is None:
             raise UsageError(
                 f"There are neither snapshots nor a changelog in {self.files.place}: name the log_dir of the query."
             )

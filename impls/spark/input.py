@@ -28,6 +28,12 @@ _START_S = 10.0  # in which a broker says the ids of topics
 _LOOK_S = 1.0  # between looks at topics in real time, whose epochs are short and whose results do not wait for them
 
 
+def makes_rows(own: Path) -> bool:
+    """Returns whether a query makes several rows of a record in real time, which it numbers; `own` as for `keep`."""
+    path = own / _ROWS
+    return path.exists() and path.read_bytes() != b"[]"
+
+
 @dataclass(frozen=True)
 class QueryInput:
     """A query's input.

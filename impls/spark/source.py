@@ -102,6 +102,17 @@ class InputLog:
         except (OSError, ValueError):
             return
 
+    def lines(self) -> list[bytes]:
+        """Returns of each source, as Spark writes them, the offsets of the first records that are needed again.
+
+        Raises OSError or ValueError where they are not noted.
+        """
+        needed, found = _needed(self._location), list[bytes]()
+        for number, (path, first) in enumerate(self._begin()):
+            for at, line in enumerate(path.read_bytes().split(b"\n")[first:]):
+                found.append(_line(line, partial(self._later, needed, number + at)))
+        return found
+
     def _uncommitted(self) -> list[tuple[Path, int]]:
         """Returns the files with the ends of batches that are not committed, and the first line of offsets in each."""
         offsets, committed = self._location / "offsets", _last(self._location / "commits")

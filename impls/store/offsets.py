@@ -119,6 +119,11 @@ class Offsets:
         order = np.argsort(known)
         self._known, self._columns = known[order], columns[order]
 
+    def behind(self) -> dict[int, int]:
+        """Returns by input partition the offset behind the last record that a bin has applied."""
+        behind = (self._offset[:, self._columns].max(axis=0) + 1).tolist()
+        return {part: at for part, at in zip(self._known.tolist(), behind, strict=True) if at > 0}
+
     def forget(self, bins: Iterable[int]) -> None:
         """Takes bins for such as nothing was applied to: they were dropped."""
         self._offset[list(bins)] = _NOTHING

@@ -2,76 +2,12 @@
 
 import json
 import shutil
-from collections import defaultdict
-from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
 from native_query import HDFS, ROCKSDB, files_below, native_session, run_native, uncommit
-from topics import json_rows, producer_for
+from payments import SHOPS, TYPES, USERS, VALUES, Payments, aggregated
 
 pytestmark = pytest.mark.spark
-USERS, SHOPS = 12, (1, 2)
-VALUES = {
-    "n": "count(*)", "total": "sum(amount)", "mean": "avg(price)", "low": "min(price)", "last": "max(word)",
-    "fees": "sum(fee)", "fee_mean": "avg(fee)", "taxes": "sum(tax)",  # of short decimals Spark keeps no decimals
-}  # fmt: skip
-TYPES = "fee decimal(8,2)"
-
-
-class Stream:
-    """Records of payments in a topic, and what aggregates of all of them are."""
-
-    def __init__(self, kafka, topic):
-        self.kafka, self.topic, self.sent = kafka, topic, []
-        self._producer = producer_for(kafka)
-
-    def send(self, rounds):
-        for _ in range(rounds):
-            for user in range(USERS):
-                for shop in SHOPS:
-                    n = len(self.sent)
-                    user_ = None if user == 0 else f"u{user}"
-                    record = {"user": user_, "shop": shop, "amount": n % 7, "price": n % 5 / 4, "word": f"w{n % 90:03}"}
-                    if n % 11 == 0:
-                        record["amount"] = record["price"] = None
-                    record |= {"fee": record["price"], "tax": record["price"] if shop == 1 else None}
-                    self.sent.append(record)
-                    self._producer.produce(self.topic, json.dumps(record), partition=n % 2)
-        self._producer.flush(10)
-
-    def frame(self, spark):
-        fields = f"user string, shop int, amount int, price double, word string, {TYPES}, tax decimal(20,2)"
-        return json_rows(spark, self.kafka, self.topic, fields)
-
-    def expected(self):
-        keys = defaultdict(list)
-        for record in self.sent:
-            keys[record["user"], record["shop"]].append(record)
-        return {key: row_of(key, records) for key, records in keys.items()}
-
-
-def row_of(key, records):
-    amounts = [r["amount"] for r in records if r["amount"] is not None]
-    prices = [r["price"] for r in records if r["price"] is not None]
-    row = {
-        "user": key[0], "shop": key[1], "n": len(records), "total": sum(amounts) if amounts else None,
-        "mean": sum(prices) / len(prices) if prices else None, "low": min(prices, default=None),
-        "last": max(r["word"] for r in records), "fees": sum(prices) if prices else None,
-        "taxes": sum(prices) if prices and key[1] == 1 else None,
-    }  # fmt: skip
-    if prices:
-        mean = Decimal(sum(prices)) / len(prices)
-        row["fee_mean"] = float(mean.quantize(Decimal("1e-6"), ROUND_HALF_UP))
-    return {name: value for name, value in row.items() if value is not None}
-
-
-def aggregated(spark, stream):
-    """Spark's own query."""
-    stream.frame(spark).createOrReplaceTempView("payments")
-    return spark.sql(
-        "SELECT user, shop, count(*) n, sum(amount) total, avg(price) mean, min(price) low, max(word) last, "
-        "sum(fee) fees, avg(fee) fee_mean, sum(tax) taxes FROM payments GROUP BY user, shop"
-    )
 
 
 def await_rows(reader, expected):
@@ -94,7 +30,7 @@ def test_a_native_aggregation_goes_on_here(spark, kafka, topic_factory, tmp_path
     import impls
     from impls.worker.output import Output
 
-    stream, sink, native = Stream(kafka, topic_factory(2)), topic_factory(4), tmp_path / "native"
+    stream, sink, native = Payments(kafka, topic_factory(2)), topic_factory(4), tmp_path / "native"
     session = native_session(spark, provider, **more)
     for _ in range(3):
         stream.send(3)
@@ -125,7 +61,7 @@ def test_a_native_aggregation_goes_on_here(spark, kafka, topic_factory, tmp_path
 def test_what_cannot_be_adopted_is_refused_and_leaves_nothing(spark, kafka, topic_factory, tmp_path):
     import impls
 
-    stream, session = Stream(kafka, topic_factory(2)), native_session(spark)
+    stream, session = Payments(kafka, topic_factory(2)), native_session(spark)
     stream.send(1)
     how = {"bootstrap": kafka, "aggregates": VALUES, "bins": 16}
     distinct = stream.frame(session).select("user").dropDuplicates(["user"])

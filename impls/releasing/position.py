@@ -1,0 +1,138 @@
+"""Where a stopped query stands: its last epoch, the offsets behind it, and its watermark, as a Spark query goes on."""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from impls.driver.base import Journals, read_base
+from impls.errors import UsageError
+from impls.protocol.controller import Controller
+from impls.protocol.eventtime import EventClock, EventTime, whole_ms
+from impls.protocol.mechanism import Mechanism
+from impls.reading.stored import StoredQuery
+from impls.spark.input import makes_rows
+from impls.spark.source import InputLog, topics_of
+from impls.spark.topics import Reading, Topics
+
+_FIRST = 2  # line of a file of the offset log with the offsets of the first source
+
+
+@dataclass(frozen=True)
+class Position:
+    """What a Spark query goes on from.
+
+    Attributes:
+        epoch: the last one.
+        lines: of each source the offsets behind it, as Spark writes them.
+        before_ms, watermark_ms: watermark of the epoch and of the next one, 0 without one.
+        now_ms: time of the epoch.
+        until: in real time by input partition the offset at which the Spark query goes on; {} in micro-batches, whose
+            epochs have all records before theirs and no other.
+    """
+
+    epoch: int
+    lines: tuple[bytes, ...]
+    before_ms: int
+    watermark_ms: int
+    now_ms: int
+    until: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def batch(self) -> int:
+        """Number of the batch that stands for the epoch: state is written behind batch 0 of a template."""
+        return max(self.epoch, 1)
+
+    @property
+    def topics(self) -> list[set[str]]:
+        """The topics that each source has read."""
+        return [{topic for topic, _ in topics_of(line)} for line in self.lines]
+
+    def head(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """Returns the settings of a batch with the epoch's watermark and time."""
+        return {**settings, "batchWatermarkMs": self.before_ms, "batchTimestampMs": self.now_ms}
+
+
+def position_of(stored: StoredQuery, delay_ms: int, readings: Sequence[Reading]) -> Position:
+    """Returns where a query stands that does not run.
+
+    Args:
+        stored: its checkpoint.
+        delay_ms: by which its watermark is behind the highest event time.
+        readings: what the sources of the Spark query read.
+
+    Raises:
+        UsageError: it has not ended an epoch, records wait for bins on their way, its input is not Kafka, or offsets
+            are not known.
+    """
+    ended = stored.ended(None)
+    if ended.queued:
+        raise UsageError(
+            f"The query of {stored.folder} was stopped while bins moved, and {ended.queued} records wait for theirs: "
+            "start it again, and stop it when its migration is done."
+        )
+    if stored.settings.get("linked"):
+        raise UsageError("The query reads another query's results, whose repeats no Spark query tells.")
+    before, watermark = _watermarks(stored, ended.epoch, delay_ms)
+    if stored.settings.get("mode") == "real-time":
+        lines, until = _real_time(stored, readings)
+        now_ms = time.time_ns() // 1_000_000
+    else:
+        lines, now_ms = _micro_batch(stored.folder / "spark", ended.epoch)
+        until = {}
+    return Position(ended.epoch, lines, whole_ms(before), whole_ms(watermark), ended.now or now_ms, until)
+
+
+def _watermarks(stored: StoredQuery, epoch: int, delay_ms: int) -> tuple[int | None, int | None]:
+    """Returns the watermark of the last epoch, up to which timers have run, and of the next one, µs."""
+    own = stored.folder / "rescale"
+    journals = Journals.read(own, read_base(own, stored.query))
+    clock = EventClock(EventTime.of_spark("", delay_ms), stored.bins)
+    controller = Controller(np.zeros(stored.bins, np.int32), cast(Mechanism, None), clock)
+    if journals.base is not None and "clock" not in journals.base.controller:
+        return None, None
+    journals.replay(controller, epoch)
+    return clock.at(0).late, clock.watermark  # type: ignore[union-attr]
+
+
+def _micro_batch(location: Path, epoch: int) -> tuple[tuple[bytes, ...], int]:
+    """Returns of each source the offsets at an epoch's end, and the time at which Spark planned the epoch, ms."""
+    path = location / "offsets" / str(epoch)
+    try:
+        lines = path.read_bytes().split(b"\n")
+        sources = lines[_FIRST:-1]  # the last one begins epochs
+        return _of_kafka(sources), int(json.loads(lines[1])["batchTimestampMs"])
+    except OSError as error:
+        raise UsageError(f"The file {path}, which has the offsets behind epoch {epoch}, cannot be read.") from error
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise UsageError(f"The file {path} is damaged.") from error
+
+
+def _real_time(stored: StoredQuery, readings: Sequence[Reading]) -> tuple[tuple[bytes, ...], dict[int, int]]:
+    """Returns of each source the offsets behind what the last epoch waited for, and them by input partition."""
+    own, location = stored.folder / "rescale", stored.folder / "spark"
+    if makes_rows(own):
+        raise UsageError(
+            "The query makes several rows of a record in real time, so nobody knows whether all of the last one's have "
+            "come: it cannot be released."
+        )
+    topics = Topics.read(own, readings)
+    try:
+        lines = _of_kafka(InputLog(str(location), topics).lines())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"The offsets that the query of {stored.folder} has read are not noted ({error}).") from error
+    until: dict[int, int] = {}
+    for topic, parts in (pair for line in lines for pair in topics_of(line)):
+        for part, at in parts.items():
+            until |= {one: min(at, until.get(one, at)) for one in topics.input_partitions(topic, part)}
+    return lines, until
+
+
+def _of_kafka(lines: Sequence[bytes]) -> tuple[bytes, ...]:
+    if not lines or not all(dict(topics_of(line)) for line in lines):
+        raise UsageError("The query has a source that is not Kafka, or that has had no data: it cannot be released.")
+    return tuple(lines)

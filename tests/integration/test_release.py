@@ -1,0 +1,80 @@
+"""State goes back to Spark: byte for byte what was adopted, and Spark's own operator goes on with what ran here."""
+
+import contextlib
+
+import pytest
+from cases import found, send, step_records
+from native_processor import PARTITIONS, Native, families_in
+from own_processor import RESULT_PARTITIONS, VARIANTS, Own
+from pyspark import cloudpickle
+from released_query import Released
+from side_by_side import run_side_by_side
+
+import impls
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+CASES = found()
+DEFAULT = {"running_count", "typed_state", "processing_timers"}
+LONG = {"long_keys"}  # state has the digests of their keys
+UNREAD = {"deletes_state"}  # Spark's reader of all column families fails where its own operator has deleted a list
+
+
+@pytest.fixture
+def case_of(spark):
+    """case_of(name) is the case of a name; the session has its settings until the test ends."""
+    before = {}
+
+    def case(name):
+        for setting, value in CASES[name].settings.items():
+            before[setting] = spark.conf.get(setting, None)
+            spark.conf.set(setting, value)
+        return CASES[name]
+
+    yield case
+    for setting, value in before.items():
+        spark.conf.unset(setting) if value is None else spark.conf.set(setting, value)
+
+
+def tiered(names, default):
+    """Some of each kind in the run of every change; all of them take a quarter of an hour."""
+    marks = {True: pytest.mark.lengthy, False: pytest.mark.slow}
+    return [pytest.param(name, marks=marks[name in default]) for name in sorted(names)]
+
+
+@pytest.mark.parametrize("name", tiered(CASES.keys() - LONG - UNREAD, {"map_methods"}))
+def test_what_was_adopted_is_released_byte_for_byte(spark, kafka, topic_factory, tmp_path, case_of, name):
+    case, topic = case_of(name), topic_factory(2)
+    native = Native(case, spark, kafka, topic, tmp_path)
+    for step in range(len(case.chunks)):
+        if step == 0 or step in case.replaced:
+            native.stop()
+            processor = case.replaced.get(step, case.processor)
+            native.begin(processor())
+            native.await_begun()
+        send(case, kafka, topic, step)
+        native.finish((step + 1) * step_records(case))
+    native.stop()
+    before, ours, made = families_in(spark, native.folder), tmp_path / "ours", processor()
+    impls.adopt(spark, native.folder, ours, bootstrap=kafka, processor=type(made).__name__, pandas=case.pandas, bins=16)
+    mode, into = case.mode.lower(), tmp_path / "released"
+    impls.release(native.frame(made), ours, into, output_mode=mode, partitions=PARTITIONS + 1)
+    assert families_in(spark, into) == before
+
+
+@pytest.mark.parametrize("name", tiered(CASES.keys() - LONG, DEFAULT))
+def test_sparks_own_operator_goes_on_with_what_ran_here(spark, kafka, topic_factory, tmp_path, case_of, name):
+    import own_processor
+
+    cloudpickle.register_pickle_by_value(own_processor)
+    case, topic, results = case_of(name), topic_factory(2), topic_factory(RESULT_PARTITIONS)
+    undisturbed, released = (Native(case, spark, kafka, topic, tmp_path / which) for which in ("one", "other"))
+    own = Own(case, spark, (kafka, topic, results), tmp_path, VARIANTS[-1])
+    query = Released(case, spark, own, released, max(1, len(case.chunks) // 2))
+    try:
+        assert run_side_by_side(case, kafka, topic, undisturbed, [query]) == []
+    finally:
+        for each in (undisturbed, released, own):
+            with contextlib.suppress(Exception):  # the test's own error is the one to see
+                each.stop()
+        query.close()
+        cloudpickle.unregister_pickle_by_value(own_processor)

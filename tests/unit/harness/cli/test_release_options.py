@@ -1,0 +1,43 @@
+"""What `./inv release` reads of its options and says at its end."""
+
+import pytest
+
+from harness.run.release import in_words, query_in, run_release
+from impls.errors import UsageError
+from impls.releasing.releasing import Released
+
+
+def test_a_function_of_a_file_is_taken_with_what_the_file_imports(tmp_path):
+    (tmp_path / "beside_it.py").write_text("NUMBER = 7\n")
+    (tmp_path / "my_query.py").write_text(
+        "from beside_it import NUMBER\n\n\ndef build(spark):\n    return spark, NUMBER\n"
+    )
+    assert query_in(f"{tmp_path}/my_query.py:build")("session") == ("session", 7)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("nothing.py:build", "There is no file 'nothing.py'"),
+        ("build", "There is no file 'build'"),
+        ("{folder}/query_file.py:other", "has no function 'other'"),
+        ("{folder}/query_file.py:NUMBER", "has no function 'NUMBER'"),
+        ("{folder}/broken_file.py:build", "cannot be run: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_what_is_no_function_of_a_file_is_refused(tmp_path, text, why):
+    (tmp_path / "query_file.py").write_text("NUMBER = 7\n")
+    (tmp_path / "broken_file.py").write_text("1 / 0\n")
+    with pytest.raises(UsageError, match=why):
+        query_in(text.format(folder=tmp_path))
+
+
+def test_a_file_that_is_missing_ends_the_command_before_a_session_begins(capsys):
+    assert run_release({"checkpoint": "a", "into": "b", "query": "nothing.py:build"}) == 2
+    assert "name FILE.py:FUNCTION" in capsys.readouterr().err
+
+
+def test_what_was_released_is_said_with_where_the_query_goes_on():
+    assert in_words(Released(7, 7, 3, 4.0)) == (
+        "The state behind epoch 7 was released into 3 partitions in 4.0 s. The Spark query goes on with batch 8."
+    )
