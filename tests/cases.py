@@ -3,13 +3,14 @@
 import base64
 import importlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark import cloudpickle
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming import StatefulProcessor
@@ -83,6 +84,12 @@ def found(prefix: str = "") -> dict[str, Case]:
             cloudpickle.register_pickle_by_value(module)
             cases[path.stem] = module.CASE
     return cases
+
+
+def tiered(names: Iterable[str], default: Collection[str]) -> list[Any]:
+    """Cases as parameters: some of each kind in the run of every change; all of them take a quarter of an hour."""
+    marks = {True: pytest.mark.lengthy, False: pytest.mark.slow}
+    return [pytest.param(name, marks=marks[name in default]) for name in sorted(names)]
 
 
 def encoded(case: Case, rows: Iterable[tuple[Any, ...]]) -> list[bytes]:

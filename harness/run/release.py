@@ -26,7 +26,7 @@ def run_release(given: dict[str, Any]) -> int:
     build = query_in(query)
     spark = open_session("release", given.pop("threads"), settings={FORMAT: given.pop("format")})
     try:
-        released = release(_frame(build(spark), query), checkpoint, into, **given)
+        released = release(_frame(build, spark, query), checkpoint, into, **given)
     finally:
         stop_session(spark)
     sys.stdout.write(f"{in_words(released)}\n{into}\n")
@@ -52,11 +52,12 @@ def query_in(text: str) -> Query:
 
 def _module(path: Path) -> ModuleType:
     sys.path.insert(0, str(path.parent))  # for what it imports
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    name = f"query_of_{path.stem}"  # a file may be called as a module that is there
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"The file {path} is no file of Python's.")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
+    sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except Exception as error:
@@ -64,7 +65,11 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
-def _frame(found: object, query: str) -> DataFrame:
+def _frame(build: Query, spark: SparkSession, query: str) -> DataFrame:
+    try:
+        found: object = build(spark)
+    except Exception as error:
+        raise UsageError(f"{query} has failed: {type(error).__name__}: {str(error).splitlines()[0]}") from error
     if not isinstance(found, DataFrame):
         raise UsageError(f"{query} has returned a {type(found).__name__}, and no DataFrame.")
     return found

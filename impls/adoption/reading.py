@@ -17,6 +17,7 @@ from pyspark.sql.types import StructField, StructType
 
 from impls.errors import UsageError
 from impls.processor.keys import key_sql
+from impls.spark.session import LOCAL_FILES
 from impls.store.hashing import bin_sql
 
 AGGREGATION, TRANSFORM_WITH_STATE = "aggregation", "transformWithState"
@@ -75,10 +76,6 @@ def the_operator(operators: Sequence[StateOperator], name: str) -> StateOperator
     return StateOperator(KINDS[first.kind], first.number, first.partitions, first.properties)
 
 
-_LOCAL = {  # RocksDB's files are copied through Hadoop's LocalFileSystem, and not by the raw one
-    "fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
-    "fs.file.impl.disable.cache": "true",
-}
 _FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
@@ -89,7 +86,7 @@ def reading_session(spark: SparkSession, *, state_ids: bool) -> SparkSession:
     session.
     """
     session = spark.newSession()
-    for name, value in {**_LOCAL, _FORMAT: "2" if state_ids else "1"}.items():
+    for name, value in {**LOCAL_FILES, _FORMAT: "2" if state_ids else "1"}.items():
         session.conf.set(name, value)
     return session
 

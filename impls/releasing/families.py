@@ -71,14 +71,14 @@ class FamilyRow(NamedTuple):
 
 @dataclass(frozen=True)
 class ProcessorState:
-    """The state of a processor as Spark keeps it; it travels to tasks, where reader() makes what reads entries.
+    """The state of a processor as Spark keeps it; it travels to tasks.
 
     Attributes:
         key: type of the grouping key.
         variables: those of the Spark query, by name.
         kept: those of the checkpoint, by name, each among the former.
-        deleted: names of variables whose rows are left out.
         timers: what timers go by.
+        deleted: names of variables whose rows are left out.
     """
 
     key: t.StructType
@@ -95,10 +95,6 @@ class ProcessorState:
             found += [Family(f"{prefix}keyToTimestamp", _struct(*pair), _DUMMY)]
             found += [Family(f"{prefix}timestampToKey", _struct(*reversed(pair)), _DUMMY)]
         return found
-
-    def reader(self) -> "ProcessorRows":
-        """Returns what reads entries."""
-        return ProcessorRows(self)
 
 
 def _struct(*fields: tuple[str, t.DataType]) -> t.StructType:
@@ -132,7 +128,7 @@ class ProcessorRows:
         for name, kept in state.kept.items():
             variable = state.variables[name]
             schemas = tuple(plain(schema) for schema in kept.history.schemas)
-            self._rows[name] = EvolvedRows(History(schemas, schema_of(variable, kept)))
+            self._rows[name] = EvolvedRows(History(schemas, _place_of_schema(variable, kept)))
             self._tuples[name] = _tuples(variable.schema)
             if variable.key_schema is not None:
                 self._keys[name] = _key_reader(variable.key_schema)
@@ -215,7 +211,7 @@ def _front(name: bytes) -> bytes:
     return name[: len(name) - len(naming.key_and_rest(name)[2])]
 
 
-def schema_of(variable: Variable, kept: KeptVariable) -> int:
+def _place_of_schema(variable: Variable, kept: KeptVariable) -> int:
     """Returns the place of a variable's schema among those that a checkpoint's had; raises UsageError for another."""
     texts = [schema.simpleString() for schema in kept.history.schemas]
     if variable.schema.simpleString() not in texts:
@@ -238,7 +234,7 @@ def checked(state: ProcessorState) -> ProcessorState:
                 f"{variable.subject} is {_described(variable.kind, expires)} in the Spark query, and "
                 f"{_described(kept.kind, kept.expires)} in the checkpoint."
             )
-        schema_of(variable, kept)
+        _place_of_schema(variable, kept)
         if kept.keys is not None and not _equal(kept.keys, variable.key_schema):
             raise UsageError(f"{variable.subject} has keys of another type in the Spark query than in the checkpoint.")
     return state

@@ -21,12 +21,15 @@ def delay_of(frame: DataFrame) -> int:
 
 
 def aggregates_of(frame: DataFrame) -> list[tuple[str, str]]:
-    """Returns function and column of each aggregate of a plan, "" for the column of count(*), in order."""
-    found: list[tuple[str, str]] = []
+    """Returns function and column of each aggregate of a plan, "" for the column of count(*), in order.
+
+    One that the query names twice comes once, as Spark keeps it.
+    """
+    found: dict[tuple[str, str], None] = {}
     for node in _nodes(frame):
         for expression in items(node.aggregateExpressions()) if _kind(node) == "Aggregate" else ():
-            found += _aggregates_in(expression)
-    return found
+            found |= dict.fromkeys(_aggregates_in(expression))
+    return list(found)
 
 
 def _aggregates_in(expression: Any) -> list[tuple[str, str]]:

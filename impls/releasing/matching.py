@@ -72,7 +72,7 @@ def rows_of(frame: DataFrame, pieces: Pieces, template: Path, state: StateOperat
     _check_key(key, StructType.fromJson(form["columns"]))
     _check_settings(state, kept_settings(pieces.stored.folder))
     folder = pieces.stored.folder
-    deleted = deleted_variables(folder) - variables.keys()
+    deleted = deleted_variables(folder)  # bins in which nothing happened since have rows of them
     kept = {name: one for name, one in kept_variables(folder).items() if name not in deleted}
     made = checked(ProcessorState(key, variables, kept, time_mode_of(state), deleted))
     return processor_frame(spark, pieces, made), [family.name for family in made.families()]

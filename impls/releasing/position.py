@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,6 +23,27 @@ _FIRST = 2  # line of a file of the offset log with the offsets of the first sou
 
 
 @dataclass(frozen=True)
+class Until:
+    """How far a Spark query has read when it goes on from real time.
+
+    Attributes:
+        offsets: by input partition the next offset.
+        topics: those of the query.
+    """
+
+    offsets: Mapping[int, int]
+    topics: Topics
+
+    def is_passed(self, behind: Mapping[int, int]) -> bool:
+        """Returns whether bins have applied more; `behind` has by input partition the offset behind the last record.
+
+        A partition that is not known here the Spark query reads from its beginning.
+        """
+        known = {part: at for part, at in behind.items() if not self.topics.is_gone(part)}
+        return any(at > self.offsets.get(part, 0) for part, at in known.items())
+
+
+@dataclass(frozen=True)
 class Position:
     """What a Spark query goes on from.
 
@@ -31,8 +52,8 @@ class Position:
         lines: of each source the offsets behind it, as Spark writes them.
         before_ms, watermark_ms: watermark of the epoch and of the next one, 0 without one.
         now_ms: time of the epoch.
-        until: in real time by input partition the offset at which the Spark query goes on; {} in micro-batches, whose
-            epochs have all records before theirs and no other.
+        until: up to where all bins are to have applied the input; None in micro-batches, whose epochs have all records
+            before theirs and no other.
     """
 
     epoch: int
@@ -40,7 +61,7 @@ class Position:
     before_ms: int
     watermark_ms: int
     now_ms: int
-    until: Mapping[int, int] = field(default_factory=dict)
+    until: Until | None = None
 
     @property
     def batch(self) -> int:
@@ -83,7 +104,7 @@ def position_of(stored: StoredQuery, delay_ms: int, readings: Sequence[Reading])
         now_ms = time.time_ns() // 1_000_000
     else:
         lines, now_ms = _micro_batch(stored.folder / "spark", ended.epoch)
-        until = {}
+        until = None
     return Position(ended.epoch, lines, whole_ms(before), whole_ms(watermark), ended.now or now_ms, until)
 
 
@@ -112,7 +133,7 @@ def _micro_batch(location: Path, epoch: int) -> tuple[tuple[bytes, ...], int]:
         raise UsageError(f"The file {path} is damaged.") from error
 
 
-def _real_time(stored: StoredQuery, readings: Sequence[Reading]) -> tuple[tuple[bytes, ...], dict[int, int]]:
+def _real_time(stored: StoredQuery, readings: Sequence[Reading]) -> tuple[tuple[bytes, ...], Until]:
     """Returns of each source the offsets behind what the last epoch waited for, and them by input partition."""
     own, location = stored.folder / "rescale", stored.folder / "spark"
     if makes_rows(own):
@@ -125,11 +146,11 @@ def _real_time(stored: StoredQuery, readings: Sequence[Reading]) -> tuple[tuple[
         lines = _of_kafka(InputLog(str(location), topics).lines())
     except (OSError, ValueError) as error:
         raise UsageError(f"The offsets that the query of {stored.folder} has read are not noted ({error}).") from error
-    until: dict[int, int] = {}
+    offsets: dict[int, int] = {}
     for topic, parts in (pair for line in lines for pair in topics_of(line)):
         for part, at in parts.items():
-            until |= {one: min(at, until.get(one, at)) for one in topics.input_partitions(topic, part)}
-    return lines, until
+            offsets |= {one: min(at, offsets.get(one, at)) for one in topics.input_partitions(topic, part)}
+    return lines, Until(offsets, topics)
 
 
 def _of_kafka(lines: Sequence[bytes]) -> tuple[bytes, ...]:

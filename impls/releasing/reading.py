@@ -1,6 +1,6 @@
 """The state of a stopped query as a DataFrame with rows of Spark's column families, which Spark's tasks read."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,8 @@ from impls.operators import Aggregate
 from impls.reading.forms import Entries, key_schema
 from impls.reading.state import StateAt
 from impls.reading.stored import StoredQuery, restored
-from impls.releasing.families import Family, ProcessorState, Row, Widening, wide_schema
+from impls.releasing.families import Family, ProcessorRows, ProcessorState, Row, Widening, wide_schema
+from impls.releasing.position import Until
 from impls.store import naming
 from impls.store.entries import digest_in
 from impls.store.offsets import Offsets
@@ -31,13 +32,13 @@ class Pieces:
         stored: the query, with a pin.
         pieces: how many there are.
         scratch: folder for the state of a piece.
-        until: in real time by input partition the offset up to which records are to be in the state, and no further.
+        until: up to where all bins are to have applied the input; None where they have.
     """
 
     stored: StoredQuery
     pieces: int
     scratch: str | None
-    until: Mapping[int, int]
+    until: Until | None
 
     def entries(self, number: int) -> Iterator[Entries]:
         """Yields what each bin of a piece holds; raises UsageError for a bin of another version of the pipeline."""
@@ -56,12 +57,9 @@ class Pieces:
 
     def _check_until(self, txn: lmdb.Transaction) -> None:
         """Raises UsageError where bins have applied more of the input than others may have."""
-        if not self.until:
-            return
         applied = Offsets(self.stored.bins)
         applied.load(txn)
-        further = [part for part, behind in applied.behind().items() if behind > self.until.get(part, behind)]
-        if further:
+        if self.until is not None and self.until.is_passed(applied.behind()):
             raise UsageError(
                 "The query did not end by its stop in real time, and its workers had not come equally far then: start "
                 "it again, and stop it."
@@ -74,7 +72,7 @@ class _OfProcessor:
     state: ProcessorState
 
     def __call__(self, number: int) -> Iterator[Row]:
-        rows, widen = self.state.reader(), Widening(self.state.families())
+        rows, widen = ProcessorRows(self.state), Widening(self.state.families())
         for entries in self.pieces.entries(number):
             yield from map(widen, rows.rows(entries))
 

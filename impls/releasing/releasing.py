@@ -23,7 +23,14 @@ from impls.releasing.frames import check_topics, delay_of, readings_for
 from impls.releasing.matching import EVERY_FAMILY, check_goes_back, operator_in, rows_of
 from impls.releasing.position import Position, position_of
 from impls.releasing.reading import Pieces, placed
-from impls.releasing.template import FORMAT, begin_checkpoint, head_of, make_template, move_metadata, settings_of_state
+from impls.releasing.template import (
+    PARTITIONS,
+    begin_checkpoint,
+    head_of,
+    make_template,
+    move_metadata,
+    settings_of_state,
+)
 from impls.spark.cause import cause_of
 from impls.spark.compiled import new_object
 from impls.spark.master import is_local
@@ -87,12 +94,12 @@ def release(
         StateError: a file of the checkpoint is missing or damaged.
     """
     begin, folder, spark = time.monotonic(), Path(checkpoint).absolute(), frame.sparkSession
-    _check(spark, output_mode, partitions, scratch)
-    number = partitions or int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    _check(spark, str(into), output_mode, partitions, scratch)
+    number = partitions or int(str(spark.conf.get(PARTITIONS)))
     check_goes_back(StoredQuery(folder, log_dir))  # before anything is made
     with (
         locked(folder),
-        settings_of_state(spark, number, str(spark.conf.get(FORMAT, "1"))),
+        settings_of_state(spark, number),
         made_whole(Path(into)) as half,
         tempfile.TemporaryDirectory(prefix="release-", dir=scratch) as beside,
     ):
@@ -108,13 +115,15 @@ def release(
     return Released(position.epoch, position.batch, number, time.monotonic() - begin)
 
 
-def _check(spark: SparkSession, output_mode: str, partitions: int | None, scratch: str | None) -> None:
+def _check(spark: SparkSession, into: str, output_mode: str, partitions: int | None, scratch: str | None) -> None:
     if output_mode not in OUTPUT_MODES:
         raise UsageError(f"The output mode {output_mode!r} is unknown: use {' or '.join(OUTPUT_MODES)}.")
     if partitions is not None and partitions < 1:
         raise UsageError(f"The state needs at least 1 partition, not {partitions}.")
     if scratch is not None and not Path(scratch).is_dir():
         raise UsageError(f"There is no folder {scratch} for the state.")
+    if "://" in into:
+        raise UsageError(f"The checkpoint is made in a folder of this host: name one, and {into} as its place.")
     if not is_local(master := spark.sparkContext.master):
         raise UsageError(f"The checkpoint is made in folders of this host, in a session on local[N], not on {master}.")
 

@@ -8,8 +8,8 @@ they began, and both are the offsets behind the epoch.
 import json
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from impls.driver.journal import replace_bytes
 from impls.errors import StateError, UsageError
 from impls.spark.cause import cause_of
+from impls.spark.session import LOCAL_FILES, with_settings
 
 _STATE_STORE = "spark.sql.streaming.stateStore"
 FORMAT = f"{_STATE_STORE}.checkpointFormatVersion"
@@ -27,26 +28,17 @@ _SETTINGS = {
     f"{_STATE_STORE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "false",  # whose offset log has another format
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",  # the metadata name their place, and are moved
-    "fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",  # RocksDB's files are not copied by the raw one
-    "fs.file.impl.disable.cache": "true",
+    "spark.sql.adaptive.enabled": "false",  # each partition of the state is written, also an empty one
+    **LOCAL_FILES,
 }
-_PARTITIONS = "spark.sql.shuffle.partitions"
-_ADAPTIVE = {"spark.sql.adaptive.enabled": "false"}  # each partition of the state is written, also an empty one
+PARTITIONS = "spark.sql.shuffle.partitions"
 _KEPT = {"_metadata", "_stateSchema"}  # folders of the state that are of no batch
 
 
-@contextmanager
-def settings_of_state(spark: SparkSession, partitions: int, version: str) -> Iterator[None]:
-    """Within it a query that starts keeps its state in RocksDB, in a number of partitions and a format's version."""
-    wanted = {**_SETTINGS, **_ADAPTIVE, _PARTITIONS: str(partitions), FORMAT: version}
-    before = {name: spark.conf.get(name, None) for name in wanted}
-    for name, value in wanted.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, old in before.items():
-            spark.conf.unset(name) if old is None else spark.conf.set(name, old)
+def settings_of_state(spark: SparkSession, partitions: int) -> AbstractContextManager[None]:
+    """Within it a query that starts keeps its state in RocksDB, in a number of partitions and the session's format."""
+    version = str(spark.conf.get(FORMAT, "1"))  # Spark's reader and writer of state ask for it to be set
+    return with_settings(spark, {**_SETTINGS, PARTITIONS: str(partitions), FORMAT: version})
 
 
 def make_template(frame: DataFrame, folder: Path, lines: Sequence[bytes], output_mode: str) -> None:
@@ -63,7 +55,7 @@ def make_template(frame: DataFrame, folder: Path, lines: Sequence[bytes], output
     """
     metadata = frame.sparkSession._jvm.org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata  # type: ignore[union-attr]
     head = json.loads(metadata.apply(0, 1, frame.sparkSession._jsparkSession.conf()).json())
-    head["conf"][_PARTITIONS] = frame.sparkSession.conf.get(_PARTITIONS)  # which Spark copies when a query starts
+    head["conf"][PARTITIONS] = frame.sparkSession.conf.get(PARTITIONS)  # which Spark copies when a query starts
     _write(folder / "metadata", json.dumps({"id": str(uuid.uuid4())}).encode())
     _write(folder / "offsets" / "0", b"v1", json.dumps(head).encode(), *lines)
     for number, line in enumerate(lines):

@@ -7,7 +7,8 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
@@ -206,3 +207,22 @@ def check_session(spark: SparkSession) -> None:
         raise UsageError(
             f"{_LOCALITY} must be false on a cluster: workers would leave the hosts that have their state."
         )
+
+
+LOCAL_FILES = {  # RocksDB's files are copied through Hadoop's LocalFileSystem, and not by the raw one
+    "fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
+    "fs.file.impl.disable.cache": "true",  # it holds what other queries of the session use
+}
+
+
+@contextmanager
+def with_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Within it a session has settings, and behind it those of before; a query keeps the settings of its start."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            spark.conf.unset(name) if old is None else spark.conf.set(name, old)

@@ -109,8 +109,7 @@ class InputLog:
         """
         needed, found = _needed(self._location), list[bytes]()
         for number, (path, first) in enumerate(self._begin()):
-            for at, line in enumerate(path.read_bytes().split(b"\n")[first:]):
-                found.append(_line(line, partial(self._later, needed, number + at)))
+            found += _later_lines(path.read_bytes().split(b"\n")[first:], partial(self._later, needed), number)
         return found
 
     def _uncommitted(self) -> list[tuple[Path, int]]:
@@ -169,10 +168,15 @@ def _first_needed(
 def _put_forward(path: Path, first: int, later: Callable[[int, str, int, int], int], *, source: int = 0) -> None:
     """Writes the later offsets into a file's lines from the first on that are in the form of Kafka's."""
     lines = path.read_bytes().split(b"\n")
-    new = [*lines[:first], *(_line(line, partial(later, source + at)) for at, line in enumerate(lines[first:]))]
+    new = [*lines[:first], *_later_lines(lines[first:], later, source)]
     if new != lines:
         replace_bytes(path, b"\n".join(new), fsync=True)
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)  # of a file system with checksums
+
+
+def _later_lines(lines: list[bytes], later: Callable[[int, str, int, int], int], source: int) -> list[bytes]:
+    """Returns the lines of sources, the first of which has a number, with later offsets."""
+    return [_line(line, partial(later, source + at)) for at, line in enumerate(lines)]
 
 
 def _line(line: bytes, later: Callable[[str, int, int], int]) -> bytes:

@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from cases import Case, found, send, step_records
+from cases import Case, found, send, step_records, tiered
 from native_processor import Native
 from own_processor import RESULT_PARTITIONS, VARIANTS, Own
 from pyspark import cloudpickle
 from side_by_side import run_side_by_side
+
+from impls.spark.session import with_settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 CASES, FAILING = found(), found("fails_")
@@ -29,12 +31,10 @@ def queries(spark, kafka, topic_factory, tmp_path):
     cloudpickle.register_pickle_by_value(own_processor)
     made: list[Any] = []
 
-    before: dict[str, str | None] = {}
+    held = contextlib.ExitStack()
 
     def make(case: Case, variants=VARIANTS) -> tuple[str, Native, list[Own]]:
-        for name, value in case.settings.items():
-            before[name] = spark.conf.get(name, None)
-            spark.conf.set(name, value)
+        held.enter_context(with_settings(spark, case.settings))
         topic = topic_factory(2)
         native = Native(case, spark, kafka, topic, tmp_path)
         wheres = [(kafka, topic, topic_factory(RESULT_PARTITIONS)) for _ in variants]
@@ -47,8 +47,7 @@ def queries(spark, kafka, topic_factory, tmp_path):
         with contextlib.suppress(Exception):  # the test's own error is the one to see
             query.stop()
         query.close()
-    for name, value in before.items():
-        spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+    held.close()
     cloudpickle.unregister_pickle_by_value(own_processor)
 
 
@@ -57,14 +56,8 @@ def begun(query: Any, case: Case) -> None:
     query.await_begun()
 
 
-def tiered(names):
-    """Some of each kind in the run of every change; all of them take a quarter of an hour."""
-    marks = {True: pytest.mark.lengthy, False: pytest.mark.slow}
-    return [pytest.param(name, marks=marks[name in DEFAULT]) for name in names]
-
-
 @pytest.mark.capability("running_count")
-@pytest.mark.parametrize("name", tiered(CASES))
+@pytest.mark.parametrize("name", tiered(CASES, DEFAULT))
 def test_outputs_and_state_are_those_of_sparks_own_operator(queries, kafka, name):
     topic, native, own = queries(CASES[name])
     assert run_side_by_side(CASES[name], kafka, topic, native, own) == []
@@ -100,7 +93,7 @@ def failure(query: Any, do: Callable[[Any], None]) -> Exception | None:
     return None
 
 
-@pytest.mark.parametrize("name", tiered(FAILING))
+@pytest.mark.parametrize("name", tiered(FAILING, DEFAULT))
 def test_an_error_of_the_user_is_told_as_spark_tells_it_or_more_clearly(queries, kafka, name):
     case = FAILING[name]
     topic, native, (own,) = queries(case, VARIANTS[:1])

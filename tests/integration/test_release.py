@@ -3,7 +3,7 @@
 import contextlib
 
 import pytest
-from cases import found, send, step_records
+from cases import found, send, step_records, tiered
 from native_processor import PARTITIONS, Native, families_in
 from own_processor import RESULT_PARTITIONS, VARIANTS, Own
 from pyspark import cloudpickle
@@ -11,6 +11,7 @@ from released_query import Released
 from side_by_side import run_side_by_side
 
 import impls
+from impls.spark.session import with_settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 CASES = found()
@@ -22,23 +23,13 @@ UNREAD = {"deletes_state"}  # Spark's reader of all column families fails where 
 @pytest.fixture
 def case_of(spark):
     """case_of(name) is the case of a name; the session has its settings until the test ends."""
-    before = {}
+    with contextlib.ExitStack() as held:
 
-    def case(name):
-        for setting, value in CASES[name].settings.items():
-            before[setting] = spark.conf.get(setting, None)
-            spark.conf.set(setting, value)
-        return CASES[name]
+        def case(name):
+            held.enter_context(with_settings(spark, CASES[name].settings))
+            return CASES[name]
 
-    yield case
-    for setting, value in before.items():
-        spark.conf.unset(setting) if value is None else spark.conf.set(setting, value)
-
-
-def tiered(names, default):
-    """Some of each kind in the run of every change; all of them take a quarter of an hour."""
-    marks = {True: pytest.mark.lengthy, False: pytest.mark.slow}
-    return [pytest.param(name, marks=marks[name in default]) for name in sorted(names)]
+        yield case
 
 
 @pytest.mark.parametrize("name", tiered(CASES.keys() - LONG - UNREAD, {"map_methods"}))

@@ -97,6 +97,8 @@ def test_what_cannot_be_released_is_refused_and_leaves_nothing(spark, kafka, top
 
     frame = aggregated(session, stream)
     refused("There is no checkpoint of a query", frame, "nothing")
+    with pytest.raises(impls.UsageError, match="folder of this host: name one, and s3a://bucket/theirs as its place"):
+        impls.release(frame, tmp_path / "ours", "s3a://bucket/theirs")
     assert not (tmp_path / "nothing").exists()
     refused("The output mode 'complete' is unknown", frame, output_mode="complete")
     refused("at least 1 partition, not 0", frame, partitions=0)

@@ -59,3 +59,14 @@ def test_the_command_makes_a_checkpoint_with_which_spark_goes_on(spark, kafka, t
     again = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, timeout=360, check=False)
     assert again.returncode == 2
     assert "is there already: name a new one" in again.stderr.decode()
+
+
+def test_a_function_that_fails_ends_the_command_with_its_sentence(tmp_path):
+    (tmp_path / "fails.py").write_text("def build(spark):\n    raise ValueError('no topic')\n")
+    command = [sys.executable, "-P", "-m", "invoke", "release", "a", str(tmp_path / "b")]
+    done = subprocess.run(
+        [*command, "--query", f"{tmp_path}/fails.py:build"], cwd=ROOT, capture_output=True, timeout=120, check=False
+    )
+    assert done.returncode == 2
+    assert "fails.py:build has failed: ValueError: no topic" in done.stderr.decode()
+    assert not (tmp_path / "b").exists()

@@ -1,5 +1,7 @@
 """What `./inv release` reads of its options and says at its end."""
 
+import sys
+
 import pytest
 
 from harness.run.release import in_words, query_in, run_release
@@ -30,6 +32,13 @@ def test_what_is_no_function_of_a_file_is_refused(tmp_path, text, why):
     (tmp_path / "broken_file.py").write_text("1 / 0\n")
     with pytest.raises(UsageError, match=why):
         query_in(text.format(folder=tmp_path))
+
+
+def test_a_file_that_is_called_as_a_module_takes_no_ones_place(tmp_path):
+    (tmp_path / "json.py").write_text("def build(spark):\n    return spark\n")
+    before = sys.modules["json"]
+    assert query_in(f"{tmp_path}/json.py:build")("session") == "session"
+    assert sys.modules["json"] is before
 
 
 def test_a_file_that_is_missing_ends_the_command_before_a_session_begins(capsys):

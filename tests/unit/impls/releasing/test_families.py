@@ -11,7 +11,7 @@ from pyspark.sql import types as t
 from impls.errors import UsageError
 from impls.processor.encoding import Encoding, Variable
 from impls.processor.kept import History, KeptVariable
-from impls.releasing.families import ProcessorState, Widening, checked, wide_schema
+from impls.releasing.families import ProcessorRows, ProcessorState, Widening, checked, wide_schema
 
 
 def struct(**fields):
@@ -44,7 +44,7 @@ def state_of(*variables, timers="none", kept=None, deleted=()):
 def families(state, entries):
     """Rows by family, each (grouping key, key, value), in the order of their places."""
     found = defaultdict(list)
-    for row in sorted(state.reader().rows(sorted(entries)), key=lambda row: row.place):
+    for row in sorted(ProcessorRows(state).rows(sorted(entries)), key=lambda row: row.place):
         found[row.family].append((row.grouping, row.key, row.value))
     assert found.keys() <= {family.name for family in state.families()}
     return dict(found)
@@ -154,6 +154,6 @@ def test_a_wide_row_has_its_family_and_nulls_for_the_others():
     widen, schema = Widening(state.families()), wide_schema(KEY, state.families())
     assert names == ["v", "w", "$rowCounter_w"]
     encoding = Encoding(KEY)
-    (one,) = state.reader().rows(encoding.value(variable("value"), encoding.key(("a", 1)), row(1)))
+    (one,) = ProcessorRows(state).rows(encoding.value(variable("value"), encoding.key(("a", 1)), row(1)))
     assert widen(one) == (0, 0, ("a", 1), ("a", 1), inside(1), None, None, None, None)
     assert schema.names == ["family", "place", "grouping", "key0", "value0", "key1", "value1", "key2", "value2"]

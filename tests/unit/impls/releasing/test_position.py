@@ -10,7 +10,9 @@ from impls.driver.journal import replace_bytes
 from impls.errors import UsageError
 from impls.protocol.coordinator import Coordinator
 from impls.reading.stored import StoredQuery
-from impls.releasing.position import position_of
+from impls.releasing.position import Until, position_of
+from impls.spark.topics import Topics
+from impls.store.offsets import PARTITION_BITS
 
 LINE = b'{"orders":{"0":7,"1":9}}'
 
@@ -121,3 +123,12 @@ def test_the_epoch_before_the_end_is_asked_for_once():
     executor = RealTimeExecutor(switchboard=None)
     assert isinstance(executor._coordinator, Coordinator)
     assert [executor.begin_last(), executor.begin_last()] == [True, False]
+
+
+def test_bins_that_have_applied_more_than_spark_has_read_are_seen_but_for_topics_that_are_gone():
+    until = Until({7: 10}, Topics(former=(3,)))
+    gone = 3 << PARTITION_BITS
+    assert not until.is_passed({})
+    assert not until.is_passed({7: 10, gone | 1: 99})
+    assert until.is_passed({7: 11})
+    assert until.is_passed({7: 10, 8: 1})  # a partition that has come since Spark noted its offsets
