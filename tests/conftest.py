@@ -3,6 +3,7 @@
 import itertools
 import os
 import signal
+import sys
 import time
 from collections import Counter
 from functools import cache, partial
@@ -25,6 +26,15 @@ FIRST = ("spark", "tests/integration/test_engines_bench", "tests/integration/tes
          "tests/integration", "tests/simulation", "tests/property", "tests/unit/plots",
          "tests/unit/generators")  # fmt: skip
 LOOP = ("tests/unit/", "tests/property/", "tests/simulation/", "tests/test_")  # what `./inv test --fast` reads
+OF_THE_PROCESS = {
+    "PYTEST_CURRENT_TEST",
+    "JAVA_HOME",
+    "PYTHONPATH",
+    "SPARK_LOCAL_IP",
+    "SPARK_HOME",
+    "PYSPARK_PYTHON",
+    "PYSPARK_DRIVER_PYTHON",
+}  # variables that a session or a JVM, once begun, leaves for the process
 STORE_COSTS = "STORE_COSTS"  # variable that asks for the times of what is dealt to be stored
 STORE = pytest.StashKey[bool]()
 DEALT = "dealt"  # property of a report: its test is in one hand only
@@ -174,6 +184,23 @@ def nothing_left_running():
 
     yield
     end_all()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_changed(nothing_left_running):
+    """Fails a test that leaves the process with another folder, search path or environment: others would inherit it."""
+    before = _of_the_process()
+    yield
+    after = _of_the_process()
+    os.chdir(before["folder"])
+    sys.path[:] = before["search path"]
+    left = {name: after.get(name) for name in before | after if before.get(name) != after.get(name)}
+    assert not left, f"the test has left {left}"
+
+
+def _of_the_process():
+    own = {f"variable {name}": value for name, value in os.environ.items() if name not in OF_THE_PROCESS}
+    return {"folder": Path.cwd(), "search path": list(sys.path), **own}
 
 
 @pytest.fixture(scope="session")

@@ -51,7 +51,8 @@ def query_in(text: str) -> Query:
 
 
 def _module(path: Path) -> ModuleType:
-    sys.path.insert(0, str(path.parent))  # for what it imports
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))  # for what it imports: behind all others, else its json.py is everybody's
     name = f"query_of_{path.stem}"  # a file may be called as a module that is there
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

@@ -9,6 +9,12 @@ from impls.errors import UsageError
 from impls.releasing.releasing import Released
 
 
+@pytest.fixture(autouse=True)
+def own_path(monkeypatch):
+    """A search path of the test's own: the command leaves the file's folder in it."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
 def test_a_function_of_a_file_is_taken_with_what_the_file_imports(tmp_path):
     (tmp_path / "beside_it.py").write_text("NUMBER = 7\n")
     (tmp_path / "my_query.py").write_text(
@@ -36,9 +42,9 @@ def test_what_is_no_function_of_a_file_is_refused(tmp_path, text, why):
 
 def test_a_file_that_is_called_as_a_module_takes_no_ones_place(tmp_path):
     (tmp_path / "json.py").write_text("def build(spark):\n    return spark\n")
-    before = sys.modules["json"]
+    before = sys.modules["json"], list(sys.path)
     assert query_in(f"{tmp_path}/json.py:build")("session") == "session"
-    assert sys.modules["json"] is before
+    assert (sys.modules["json"], sys.path) == (before[0], [*before[1], str(tmp_path)])
 
 
 def test_a_file_that_is_missing_ends_the_command_before_a_session_begins(capsys):
