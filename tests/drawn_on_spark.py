@@ -32,7 +32,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor  # noqa: 
 from released_query import Released  # noqa: E402
 from side_by_side import run_side_by_side  # noqa: E402
 
-IN_A_GROUP, USERS, STEPS, DELAY_MS, STEP_MS = 25, "abc", 4, 50, 70
+IN_A_GROUP, USERS, STEPS, DELAY_MS, STEP_MS = 25, ("a", "b", "c" * 200), 4, 50, 70
 MODES = ("None", "EventTime", "ProcessingTime")
 END = "end"
 MICRO_BATCH = Variant("rescaled and killed", rescaled=True, killed=True)

@@ -72,6 +72,7 @@ class Own:
 
     def __init__(self, case: Case, spark: Any, where: tuple[str, str, str], folder: Path, variant: Variant):
         self.case, self.name, self._spark, self._where, self._variant = case, variant.name, spark, where, variant
+        self.kafka = where[0]
         self._folder = folder / variant.name.replace(" ", "-")
         self._folder.mkdir(parents=True)
         self.checkpoint = self._folder / "checkpoint"
@@ -100,6 +101,10 @@ class Own:
             on_epoch=self._note, **(_REAL_TIME if self._variant.real_time else {}),
         )  # fmt: skip
 
+    def of_class(self, processor: Any) -> str:
+        """The name of the class that it gives for a processor."""
+        return (Deadly if self._variant.killed else type(processor)).__name__
+
     def await_begun(self) -> None:
         """Waits until it has looked for records: an epoch that comes again does not."""
         await_true(lambda: self.handle.await_end(0) or self._last() > self._before, f"an epoch ({self.name})")
@@ -121,6 +126,12 @@ class Own:
         await_true(self._done, f"the end of what {total} records give rise to ({self.name}): {self.handle.status()}")
         assert self.handle.status()["workers"] == self._workers
         self.kills += self._variant.killed and not self._deadly.exists()
+
+    def rescale_once_more(self) -> None:
+        """Rescales while no records come, and waits until it is done."""
+        self._workers = self._workers % 3 + 1
+        self.handle.rescale(self._workers)
+        await_true(lambda: self._done() and self.handle.status()["workers"] == self._workers, "another rescale")
 
     def _last(self) -> int:
         """The last epoch that has been done, -1 before there is one."""

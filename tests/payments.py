@@ -26,7 +26,7 @@ class Payments:
             for user in range(USERS):
                 for shop in SHOPS:
                     n = len(self.sent)
-                    user_ = None if user == 0 else f"u{user}"
+                    user_ = None if user == 0 else f"u{user}" * (250 if user == 1 else 1)
                     record = {"user": user_, "shop": shop, "amount": n % 7, "price": n % 5 / 4, "word": f"w{n % 90:03}"}
                     if n % 11 == 0:
                         record["amount"] = record["price"] = None

@@ -27,12 +27,12 @@ def stored_state(case: Case, folder: Path, owners: list[int], held: list[Held], 
     state, kept = folder / "state", json.loads((folder / "checkpoint" / "processor.json").read_text())["variables"]
     entries = dict(pair for worker in set(owners) for pair in _entries(state, worker, owners))
     codec = KeyCodec(keys)
-    digests = _digests(case, codec)
     decoded = defaultdict(list)
     for name, value in entries.items():
         if name[:1] in {naming.VALUE, naming.LIST, naming.MAP}:
             variable, part, rest = _parted(name)
-            decoded[variable].append((codec.decode(digests.get(part, part[2:])), name, rest, value))
+            size = int.from_bytes(value[:4], "big") + 4 if part[:2] == b"\xff\xff" else 0  # of a long key in front
+            decoded[variable].append((codec.decode(value[4:size] if size else part[2:]), name, rest, value[size:]))
         elif name[:1] == naming.TIMER:
             decoded["timers"].append((codec.decode(value or name[11:]), naming.time_of(name[1:9])))
     assert set(decoded) <= {one.name for one in held}
@@ -48,13 +48,6 @@ def _entries(state: Path, worker: int, owners: list[int]) -> Iterator[tuple[byte
                 yield from found.scan(bin_, b"", HIGHEST)
         finally:
             txn.abort()
-
-
-def _digests(case: Case, codec: KeyCodec) -> dict[bytes, bytes]:
-    """Keys of more than 150 bytes by what stands for them in names: here they are one text."""
-    texts = {value for chunk in case.chunks for row in chunk for value in row[:1] if isinstance(value, str)}
-    raw = [codec.encode((text,)) for text in texts] if len(case.key) == 1 else []
-    return {naming.key_part(one): one for one in raw}
 
 
 def _parted(name: bytes) -> tuple[str, bytes, bytes]:

@@ -29,7 +29,7 @@ from impls.operators.timed import clock_of
 from impls.placement import initial
 from impls.protocol.controller import Controller
 from impls.protocol.view import Observation
-from impls.store.entries import stored_names, stored_value, stored_values
+from impls.store.entries import stored_entry, stored_value
 from impls.store.naming import time_of
 from impls.store.tables import DUE, STATE, bin_key
 
@@ -76,9 +76,7 @@ def write_images(target: Target, batches: Iterator[pa.RecordBatch]) -> Iterator[
     rows = [row for batch in batches for row in zip(*(batch.column(name).to_pylist() for name in _ENTRY), strict=True)]
     if not rows:
         return
-    bins, keys, values = zip(*rows, strict=True)
-    names = stored_names(bins, keys)
-    items = sorted(zip(names, stored_values(names, values), strict=True))
+    items = sorted(stored_entry(*row) for row in rows)
     images = []
     for number, group in groupby(items, key=_bin_of):
         own = list(group)

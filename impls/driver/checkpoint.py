@@ -15,7 +15,7 @@ from impls.durability.files import sync_path
 from impls.errors import ADVICE, UsageError
 from impls.operators.base import Operator
 
-FORMAT = 7
+FORMAT = 8
 _RELEASED = 4  # version 0.1.0 and those before it wrote formats up to this one; no release wrote one behind it
 BASE_EPOCHS = 500
 BASE_BYTES = 16 << 20  # of journals; with 16,384 bins, all in use, that is 45 epochs

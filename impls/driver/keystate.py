@@ -10,7 +10,7 @@ class StateRow(NamedTuple):
 
     Attributes:
         bin: the key's bin.
-        key: an int, a str or bytes, or a Row of the key's columns; `Digest` where a long key itself is not kept.
+        key: an int, a str or bytes, or a Row of the key's columns.
         kind: value, list, map or timer.
         name: of the state variable, "" for the only one.
         field: key of a map's field, or place of a list's item from 0; None for the others.

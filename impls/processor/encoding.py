@@ -12,7 +12,8 @@
 
 Keys are encoded by `impls.processor.keys`, rows by `impls.processor.rows`. With a time to live a value, item or field
 begins with the time at which it expires (8 bytes), and a value, field and list also says under which time its expiry
-stands: one entry has one expiry, at or before the time at which it expires. Times are ms, and sort as bytes.
+stands: one entry has one expiry, at or before the time at which it expires. Times are ms, and sort as bytes. A long key
+stands in front of the values of its values, lists and fields.
 """
 
 from collections.abc import Iterable, Sequence
@@ -94,7 +95,8 @@ class Encoding:
 
     def value(self, variable: Variable, key: bytes, row: Sequence[Any], expires: int | None = None) -> Entries:
         """Returns the entries of a value; `expires` is the time at which it does, ms, for one with a time to live."""
-        return self._expiring(variable.head + naming.key_part(key), b"", self._row(variable).encode(row), expires)
+        name, encoded = variable.head + naming.key_part(key), self._row(variable).encode(row)
+        return self._expiring(name, naming.key_front(key), encoded, expires)
 
     def items(
         self, variable: Variable, key: bytes, rows: Sequence[Sequence[Any]], expires: Sequence[int] | None = None
@@ -103,7 +105,7 @@ class Encoding:
         if not rows:
             return []
         name, codec = variable.head + naming.key_part(key), self._row(variable)
-        head, raw = naming.list_head(0, len(rows)), [codec.encode(row) for row in rows]
+        head, raw = naming.key_front(key) + naming.list_head(0, len(rows)), [codec.encode(row) for row in rows]
         out: Entries = []
         if expires is not None:
             head += naming.time_bytes(min(expires))
@@ -119,7 +121,7 @@ class Encoding:
         codec = self._keys.setdefault(variable.name, KeyCodec(variable.key_schema, variable.subject))
         part, front = naming.field_part(codec.encode(field))
         name = variable.head + naming.key_part(key) + part
-        return self._expiring(name, front, self._row(variable).encode(row), expires)
+        return self._expiring(name, naming.key_front(key) + front, self._row(variable).encode(row), expires)
 
     def timers(self, key: bytes, times: Iterable[int]) -> Entries:
         """Returns the entries of a key's timers, ms, none for none.

@@ -43,7 +43,8 @@ def _expire_row(entries: Buffered, bin_: int, name: bytes, raw: bytes, *, now: i
 
 def _expire_items(entries: Buffered, bin_: int, name: bytes, raw: bytes, *, now: int) -> None:
     """Deletes the items of a list that have expired; the others keep their order, and move up if one is between."""
-    first, end = naming.list_bounds(raw)
+    front = naming.front_of(name, raw)
+    first, end = naming.list_bounds(raw[len(front) :])
     items = entries.scan(bin_, naming.item_name(name, first), naming.item_name(name, end))
     kept = [item for _, item in items if naming.time_of(item) > now]
     for index in range(first, end - len(kept)):
@@ -54,7 +55,7 @@ def _expire_items(entries: Buffered, bin_: int, name: bytes, raw: bytes, *, now:
         entries.put(bin_, name, None)
         return
     due = min(naming.time_of(item) for item in kept)
-    entries.put(bin_, name, naming.list_head(end - len(kept), end) + naming.time_bytes(due))
+    entries.put(bin_, name, front + naming.list_head(end - len(kept), end) + naming.time_bytes(due))
     entries.put(bin_, naming.expiry_name(due, name), b"")
 
 

@@ -16,12 +16,13 @@ class Scope:
     Attributes:
         entries: those of the worker's bins.
         now: processing time, ms.
+        front: what stands in front of the key's values, lists' bounds and fields, see `impls.store.naming`.
         timed: bins whose timers or expiries may have changed.
     """
 
     def __init__(self, entries: Buffered, now: int):
         self.entries, self.now, self.timed = entries, now, set[int]()
-        self.bin, self.key, self._part = -1, b"", b""
+        self.bin, self.key, self._part, self.front = -1, b"", b"", b""
         self._places: list[tuple[int, bytes]] = []
         self._loaded: set[bytes] = set()
 
@@ -31,7 +32,7 @@ class Scope:
 
     def at(self, bin_: int, key: bytes) -> None:
         """Makes a key the one at work."""
-        self.bin, self.key, self._part = bin_, key, naming.key_part(key)
+        self.bin, self.key, self._part, self.front = bin_, key, naming.key_part(key), naming.key_front(key)
 
     def name(self, head: bytes) -> bytes:
         """Returns the name of the key's entry, given its beginning."""
@@ -40,11 +41,12 @@ class Scope:
         return head + self._part
 
     def get(self, head: bytes) -> bytes | None:
-        """Returns the value of the key's entry, given the beginning of its name."""
+        """Returns the value of the key's entry, without `front`, given the beginning of its name."""
         if head not in self._loaded:
             self._loaded.add(head)
             self.entries.load([(bin_, head + part) for bin_, part in self._places])
-        return self.entries.get(self.bin, self.name(head))
+        raw = self.entries.get(self.bin, self.name(head))
+        return None if raw is None else raw[len(self.front) :]
 
     def read(self, name: bytes) -> bytes | None:
         """Returns the value of an entry of the key's bin, given its name."""

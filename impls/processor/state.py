@@ -69,8 +69,8 @@ class _Rows:
             return raw
         return None if naming.time_of(raw[_EXPIRES]) <= self._scope.now else raw[16 if noted else 8 :]
 
-    def _store(self, name: bytes, row: bytes, old: bytes | None, front: bytes = b"") -> None:
-        """Writes a row of which `old` was stored, both without the `front` of the value."""
+    def _store(self, name: bytes, row: bytes, old: bytes | None, front: bytes) -> None:
+        """Writes a row of which `old` was stored, both without what stands in front."""
         if not self._ttl:
             self._scope.put(name, front + row)
             return
@@ -102,7 +102,8 @@ class ValueClient(_Rows):
     def update(self, _name: str, value: Any) -> None:
         """Sets the key's value."""
         row = self._codec.encode(value)
-        self._store(self._scope.name(self._head), row, self._scope.get(self._head) if self._ttl else None)
+        name, old = self._scope.name(self._head), self._scope.get(self._head) if self._ttl else None
+        self._store(name, row, old, self._scope.front)
 
     def clear(self, _name: str) -> None:
         """Deletes the key's value."""
@@ -182,7 +183,7 @@ class ListClient(_Rows):
             back = naming.time_bytes(due)
         for index, row in enumerate(rows, end):
             self._scope.put(naming.item_name(name, index), row)
-        self._scope.put(name, naming.list_head(first, end + len(rows)) + back)
+        self._scope.put(name, self._scope.front + naming.list_head(first, end + len(rows)) + back)
 
     def _rows(self) -> Iterator[bytes]:
         """Yields the items that have not expired, as they are when the first is asked for."""
@@ -229,9 +230,8 @@ class MapClient(_Rows):
 
     def clear(self, _name: str) -> None:
         """Deletes all fields."""
-        head = self._scope.name(self._head)
-        for name, raw in self._scope.entries.scan(self._scope.bin, head, naming.after(head)):
-            self._remove(name, naming.field_of(name[len(head) :], raw)[1])
+        for name, _, stored in self._scanned():
+            self._remove(name, stored)
 
     def get_key_value_pair(self, _name: str, iterator_id: str) -> tuple[tuple[Any, ...], tuple[Any, ...], bool]:
         """Returns the next field of an iterator, which begins with its first call, and that it may not be the last."""
@@ -244,17 +244,21 @@ class MapClient(_Rows):
         return tuple(self._keys.decode(key)) if is_key else self._codec.decode(row), False
 
     def _stored(self, key: Any) -> tuple[bytes, bytes, bytes | None]:
-        """Returns (name, what the value begins with, the rest of it) of a field."""
+        """Returns (name, what stands in front of the value, the value) of a field."""
         part, front = naming.field_part(self._keys.encode(key))
-        name = self._scope.name(self._head) + part
+        name, front = self._scope.name(self._head) + part, self._scope.front + front
         raw = self._scope.entries.get(self._scope.bin, name)
         return name, front, None if raw is None else raw[len(front) :]
 
     def _fields(self) -> Iterator[tuple[bytes, bytes]]:
         """Yields (key, row) of the fields that have not expired, as they are when the first is asked for."""
-        head = self._scope.name(self._head)
-        for name, raw in self._scope.entries.scan(self._scope.bin, head, naming.after(head)):
-            key, stored = naming.field_of(name[len(head) :], raw)
+        for _, key, stored in self._scanned():
             row = self._live(stored)
             if row is not None:
                 yield key, row
+
+    def _scanned(self) -> Iterator[tuple[bytes, bytes, bytes]]:
+        """Yields (name, key, value) of all fields, as they are when the first is asked for."""
+        head, front = self._scope.name(self._head), len(self._scope.front)
+        for name, raw in self._scope.entries.scan(self._scope.bin, head, naming.after(head)):
+            yield name, *naming.field_of(name[len(head) :], raw[front:])

@@ -11,7 +11,7 @@ A form is a dictionary of JSON values. `Operator.state_form` gives the operator'
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pyspark.sql import types as t
@@ -26,19 +26,10 @@ from impls.processor.keys import KeyCodec
 from impls.processor.rows import row_maker
 from impls.reading.variables import Variables
 from impls.store import naming
-from impls.store.entries import digest_in
+from impls.store.entries import split
 
 Entries = list[tuple[bytes, bytes]]
-"""Names and values of a bin's entries, in order of the names."""
-
-
-class Digest(str):
-    """The digest, as hexadecimal digits, of a long key, which its state does not have itself.
-
-    Keys from 151 bytes on are long where a key has several entries, others from 480 bytes on.
-    """
-
-    __slots__ = ()
+"""Keys and values of a bin's entries, in order of their names."""
 
 
 Reader = Callable[[int, Entries], Iterator[StateRow]]
@@ -95,9 +86,7 @@ def _single(key_of: Callable[[bytes], Any], load: Callable[[bytes], Any]) -> Rea
 
     def read(bin_: int, entries: Entries) -> Iterator[StateRow]:
         for name, value in entries:
-            digest = digest_in(name)
-            key = key_of(name) if digest is None else Digest(digest.hex())
-            yield StateRow(bin_, key, "value", "", None, load(value))
+            yield StateRow(bin_, key_of(name), "value", "", None, load(value))
 
     return read
 
@@ -110,10 +99,8 @@ def _aggregates(form: Mapping[str, Any], *, columns: bool) -> Reader:
         kept = [(key, value) for key, value in entries if keys is None or key[:1] < naming.LIST]  # without expiries
         if not kept:
             return
-        digests = [digest_in(key) for key, _ in kept]
-        raw = [key for (key, _), digest in zip(kept, digests, strict=True) if digest is None]
-        whole = map(key_of, raw) if keys is None else iter(keys(raw))
-        known = (next(whole) if digest is None else Digest(digest.hex()) for digest in digests)
+        raw = [key for key, _ in kept]
+        known = map(key_of, raw) if keys is None else keys(raw)
         buffers = operator.buffers_of([value for _, value in kept])
         results = [measure.result(own).to_pylist() for measure, own in zip(operator.measures, buffers, strict=True)]
         for key, values in zip(known, zip(*results, strict=True), strict=True):
@@ -138,77 +125,65 @@ def keys_of(kinds: Mapping[str, str]) -> Callable[[list[bytes]], list[t.Row]]:
     return lambda raw: [_row_of(values) for values in columns(raw).to_pylist()]
 
 
-class StoredKeys:
-    """Keys by the names of entries: a long one is known where an entry of a timer has it.
+KINDS = {naming.VALUE: "value", naming.MAP: "map", naming.ITEM: "list"}
+"""What each entry of these families is one of."""
 
-    Args:
-        key_of: reads a key.
-        timers: entries of timers.
-    """
 
-    def __init__(self, key_of: Callable[[bytes], Any], timers: Iterable[tuple[bytes, bytes]]):
-        self._key_of = key_of
-        self._long = {naming.digest_of(key): key for _, key in timers if key}
+class Opener:
+    """Takes a bin's entries of variables apart, which come in order of their names: a list before its items."""
 
-    def __call__(self, raw: bytes, *, digested: bool) -> Any:
-        """Returns the key of a name, its `Digest` where no timer has it."""
-        if not digested:
-            return self._key_of(raw)
-        return self._key_of(self._long[raw]) if raw in self._long else Digest(raw.hex())
+    def __init__(self) -> None:
+        self._long: dict[bytes, bytes] = {}
+
+    def __call__(self, name: bytes, raw: bytes) -> tuple[bytes, Any, bytes]:
+        """Returns (grouping key, field of a map or index of an item, what is stored of the value)."""
+        key, digested, rest = naming.key_and_rest(name)
+        if digested:
+            part = key
+            if name[:1] in naming.FRONTED:
+                self._long[part], raw = split(raw)
+            key = self._long[part]
+        if name[:1] == naming.MAP:
+            return key, *naming.field_of(rest, raw)
+        return key, int.from_bytes(rest, "big") if rest else None, raw
 
 
 def _keyed(key_of: Callable[[bytes], Any]) -> Reader:
     def read(bin_: int, entries: Entries) -> Iterator[StateRow]:
-        keys = StoredKeys(key_of, [entry for entry in entries if entry[0][:1] == naming.TIMER])
-        firsts: dict[bytes, int] = {}
+        opener, first = Opener(), dict[tuple[str, bytes], int]()
         for name, raw in entries:
             if name[:1] == naming.TIMER:
                 time, key = naming.timer_of(name, raw)
                 yield StateRow(bin_, key_of(key), "timer", "", None, time)
-            elif name[:1] == naming.LIST:
-                firsts[name[1:]] = naming.list_bounds(raw)[0]
-            elif (kind := _KINDS.get(name[:1])) is not None:
-                raw_key, digested, rest = naming.key_and_rest(name)
-                field, value = apart(kind, name, rest, raw, firsts)
-                yield StateRow(
-                    bin_, keys(raw_key, digested=digested), kind, naming.label_of(name), field, json.loads(value)
-                )
-            else:
+                continue
+            if name[:1] not in {*KINDS, naming.LIST}:
                 raise StateError(f"Bin {bin_} has an entry that is of no operator with keyed state.")
+            label, (key, field, stored) = naming.label_of(name), opener(name, raw)
+            if name[:1] == naming.LIST:
+                first[label, key] = naming.list_bounds(stored)[0]
+                continue
+            if name[:1] == naming.ITEM:
+                field -= first[label, key]
+            yield StateRow(bin_, key_of(key), KINDS[name[:1]], label, field, json.loads(stored))
 
     return read
 
 
-_KINDS = {naming.VALUE: "value", naming.MAP: "map", naming.ITEM: "list"}
-
-
-def apart(kind: str, name: bytes, rest: bytes, raw: bytes, firsts: Mapping[bytes, int]) -> tuple[Any, bytes]:
-    """Returns (field of a map or place in a list, stored value) of an entry."""
-    if kind == "map":
-        return naming.field_of(rest, raw)
-    if kind == "list":
-        return int.from_bytes(rest, "big") - firsts.get(name[1 : len(name) - len(rest)], 0), raw
-    return None, raw
-
-
 def _processor(key_of: Callable[[bytes], Any], variables: Variables) -> Reader:
     def read(bin_: int, entries: Entries) -> Iterator[StateRow]:
-        keys = StoredKeys(key_of, [entry for entry in entries if entry[0][:1] == naming.TIMER])
-        places: dict[bytes, int] = {}
+        opener, places = Opener(), dict[tuple[str, bytes], int]()
         for name, raw in entries:
-            if name[:1] == naming.TIMERS:
-                raw_key, digested, time = naming.own_timer_of(name)
-                yield StateRow(bin_, keys(raw_key, digested=digested), "timer", "", None, time)
-            elif (kind := _KINDS.get(name[:1])) is not None:
-                raw_key, digested, rest = naming.key_and_rest(name)
-                label, (field, stored) = naming.label_of(name), apart(kind, name, rest, raw, {})
-                found = variables.read(label, field, stored)
+            if name[:1] == naming.TIMER:
+                time, key = naming.timer_of(name, raw)
+                yield StateRow(bin_, key_of(key), "timer", "", None, time)
+            elif name[:1] in {*KINDS, naming.LIST}:
+                label, (key, field, stored) = naming.label_of(name), opener(name, raw)
+                found = None if name[:1] == naming.LIST else variables.read(label, field, stored)
                 if found is None:
                     continue
                 field, value = found
-                if kind == "list":  # items that have expired have no place
-                    whole = name[: len(name) - len(rest)]
-                    field = places[whole] = places.get(whole, -1) + 1
-                yield StateRow(bin_, keys(raw_key, digested=digested), kind, label, field, value)
+                if name[:1] == naming.ITEM:  # items that have expired have no place
+                    field = places[label, key] = places.get((label, key), -1) + 1
+                yield StateRow(bin_, key_of(key), KINDS[name[:1]], label, field, value)
 
     return read

@@ -18,7 +18,7 @@ from impls.protocol.ended import EndedEpoch
 from impls.reading.forms import ONLY_FIRST, Entries, Reader, reader_of
 from impls.reading.stored import StoredQuery, restored
 from impls.reading.variables import Variables
-from impls.store.entries import SLOTS, block_numbers, open_blocks, open_values
+from impls.store.entries import SLOTS, block_numbers, open_blocks, open_entries
 from impls.store.packs import entries_of
 from impls.store.state import BinState
 from impls.store.tables import DENSE, bin_range, chunks
@@ -55,10 +55,8 @@ class StateAt:
         return BinState(self._txn, self.bins).shape(bin_)
 
     def entries(self, bin_: int) -> Entries:
-        """Returns the names and values of what a bin holds; raises StateError where it is damaged."""
-        entries = [(bytes(name), bytes(value)) for name, value in entries_of(self._txn, bin_)]
-        values = open_values([name for name, _ in entries], [value for _, value in entries])
-        return [(name[3:], value) for (name, _), value in zip(entries, values, strict=True)]
+        """Returns the keys and values of what a bin holds; raises StateError where it is damaged."""
+        return open_entries([(bytes(name), bytes(value)) for name, value in entries_of(self._txn, bin_)])
 
     def every_row(self) -> Iterator[StateRow]:
         """Yields what all bins hold, bin by bin."""

@@ -30,7 +30,7 @@ from impls.processor.handle import TimeMode
 from impls.processor.kept import EvolvedRows, History, KeptVariable
 from impls.processor.keys import KeyCodec
 from impls.processor.rows import plain
-from impls.reading.forms import Entries, StoredKeys, apart
+from impls.reading.forms import KINDS, Entries, Opener
 from impls.store import naming
 
 Row = tuple[Any, ...]
@@ -39,7 +39,6 @@ Row = tuple[Any, ...]
 _One = Callable[[Any], Any]
 _LONG, _NOTHING = t.LongType(), (None,)
 _DUMMY = t.StructType([t.StructField("__dummy__", t.NullType())])
-_KINDS = {naming.VALUE: "value", naming.MAP: "map", naming.ITEM: "list"}
 _TIMER_PREFIXES = {"processingtime": "$procTimers_", "eventtime": "$eventTimers_"}
 
 
@@ -134,21 +133,18 @@ class ProcessorRows:
                 self._keys[name] = _key_reader(variable.key_schema)
 
     def rows(self, entries: Entries) -> Iterator[FamilyRow]:
-        """Yields rows; raises UsageError for a key of which the entries have only the digest."""
-        keys = StoredKeys(self._key, [entry for entry in entries if entry[0][:1] == naming.TIMER])
+        """Yields rows."""
+        opener = Opener()
         for front, group in groupby(entries, key=lambda entry: _front(entry[0])):
             family, own = front[:1], list(group)
             if family == naming.TIMER:
                 yield from self._timers(own)
-            elif family in _KINDS and naming.label_of(own[0][0]) not in self._state.deleted:
-                raw, digested, _ = naming.key_and_rest(own[0][0])
-                key = keys(raw, digested=digested)
-                if isinstance(key, str):
-                    raise UsageError(
-                        "A key is longer than 150 bytes, and its state has only its digest, from which Spark's state "
-                        "cannot be made."
-                    )
-                yield from self._variable(_KINDS[family], naming.label_of(own[0][0]), key, own)
+            elif family == naming.LIST:
+                opener(*own[0])
+            elif family in KINDS and naming.label_of(front) not in self._state.deleted:
+                opened = [opener(*entry) for entry in own]
+                key = self._key(opened[0][0])
+                yield from self._variable(KINDS[family], naming.label_of(front), key, opened)
 
     def _timers(self, entries: Entries) -> Iterator[FamilyRow]:
         prefix = _TIMER_PREFIXES[self._state.timers]
@@ -158,11 +154,12 @@ class ProcessorRows:
             yield FamilyRow(f"{prefix}keyToTimestamp", 0, key, (key, time), _NOTHING)
             yield FamilyRow(f"{prefix}timestampToKey", 0, key, (time, key), _NOTHING)
 
-    def _variable(self, kind: str, name: str, key: Row, entries: Entries) -> Iterator[FamilyRow]:
-        """Yields the rows of a variable's entries of one grouping key: its value, its items or its fields."""
+    def _variable(
+        self, kind: str, name: str, key: Row, entries: Sequence[tuple[bytes, Any, bytes]]
+    ) -> Iterator[FamilyRow]:
+        """Yields the rows of a variable's entries of one grouping key, as `Opener` gives them."""
         expiries, expires = list[int](), self._state.kept[name].expires
-        for place, (entry, raw) in enumerate(entries):
-            field, stored = apart(kind, entry, naming.key_and_rest(entry)[2], raw, {})
+        for place, (_, field, stored) in enumerate(entries):
             whole = (key, self._keys[name](field)) if kind == "map" else key
             if not expires:
                 yield FamilyRow(name, place, key, whole, self._row(name, stored))
@@ -206,7 +203,7 @@ def _tuples(kind: t.DataType) -> _One:
 
 def _front(name: bytes) -> bytes:
     """Returns the family of a name, its variable and its key, by which entries are told apart."""
-    if name[:1] not in _KINDS:
+    if name[:1] not in {*KINDS, naming.LIST}:
         return name[:1]
     return name[: len(name) - len(naming.key_and_rest(name)[2])]
 

@@ -20,7 +20,6 @@ from impls.reading.stored import StoredQuery, restored
 from impls.releasing.families import Family, ProcessorRows, ProcessorState, Row, Widening, wide_schema
 from impls.releasing.position import Until
 from impls.store import naming
-from impls.store.entries import digest_in
 from impls.store.offsets import Offsets
 
 
@@ -101,11 +100,6 @@ class _OfAggregates:
                     kept = [(key, value) for key, value in entries if key[:1] < naming.LIST]  # without expiries
                     if not kept:
                         continue
-                    if any(digest_in(key) is not None for key, _ in kept):
-                        raise UsageError(
-                            "A key is longer than 479 bytes, and its state has only its digest, from which Spark's "
-                            "state cannot be made."
-                        )
                     buffers = operator.buffers_of([value for _, value in kept])
                     columns = [*keys([key for key, _ in kept]).columns, *(one for own in buffers for one in own)]
                     yield _cast(columns, schema)

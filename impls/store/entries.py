@@ -1,5 +1,7 @@
 """Entries as stored: keyed ones, a name and a value with a CRC-32 of both; and dense blocks of 509 counts.
 
+The name of a key that is too long for LMDB has a digest for it; then the key stands in front of the value.
+
 What is done to many entries at once is one loop without calls of our own: with 20,000 keys an epoch a call costs more
 than what it does.
 
@@ -10,6 +12,7 @@ changes it, it follows an addition without reading the block anew, and a block o
 import hashlib
 import zlib
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +26,11 @@ _RESIDUE = 0x2144DF1C  # CRC-32 of anything with its own CRC-32 behind it, lowes
 _HASHED = 480  # bytes of the name of a key that is hashed, behind the prefix; LMDB keys end at 511 bytes
 _KEY_MAX = _HASHED - 1  # of a key that is its own name: no such name is as long as one that is hashed
 _DIGEST = 32
+_LENGTH = 4  # bytes of the length of a key in front of a value
 _PREFIXES = [bin_key(STATE, bin_) for bin_ in range(MAX_BINS)]
+_Value = TypeVar("_Value", bytes, bytes | None)
+_PREFIX = len(_PREFIXES[0])
+_LONGEST = _PREFIX + _HASHED  # bytes of a name with a digest
 _FEW = 32  # entries of one shape; below, checking them one by one is quicker
 _MANY = 400  # entries of 15 bytes; below, a CRC by zlib for each is quicker than numpy over all of them
 _WIDE = 48  # bytes of an entry, from which on that is quicker of any number
@@ -49,16 +56,54 @@ def stored_name(prefix: bytes, key: bytes) -> bytes:
     return prefix + key
 
 
-def digest_in(key: bytes) -> bytes | None:
-    """Returns the hash that stands for a long key in the name of its entry, behind the prefix; None for a whole key."""
-    return key[-_DIGEST:] if len(key) == _HASHED else None
-
-
-def stored_names(bins: Sequence[int], keys: Sequence[bytes]) -> list[bytes]:
-    """Returns the names of keys' entries."""
+def stored_names(bins: Sequence[int], keys: Sequence[bytes]) -> tuple[list[bytes], bool]:
+    """Returns (names of keys' entries, whether a key is too long to be its name)."""
     if max(map(len, keys), default=0) > _KEY_MAX:
-        return [stored_name(_PREFIXES[bin_], key) for bin_, key in zip(bins, keys, strict=True)]
-    return [_PREFIXES[bin_] + key for bin_, key in zip(bins, keys, strict=True)]
+        return [stored_name(_PREFIXES[bin_], key) for bin_, key in zip(bins, keys, strict=True)], True
+    return [_PREFIXES[bin_] + key for bin_, key in zip(bins, keys, strict=True)], False
+
+
+def in_front(key: bytes) -> bytes:
+    """Returns what stands in front of a value whose name does not have the key."""
+    return len(key).to_bytes(_LENGTH, "big") + key
+
+
+def split(value: bytes) -> tuple[bytes, bytes]:
+    """Returns (key, value) of a value with its key in front."""
+    end = _LENGTH + int.from_bytes(value[:_LENGTH], "big")
+    return value[_LENGTH:end], value[end:]
+
+
+def with_keys(keys: Sequence[bytes], values: Sequence[_Value]) -> list[_Value]:
+    """Returns values, each that is there behind its key where that is too long to be a name."""
+    return [
+        value if value is None or len(key) <= _KEY_MAX else in_front(key) + value
+        for key, value in zip(keys, values, strict=True)
+    ]
+
+
+def without_keys(keys: Sequence[bytes], values: Sequence[_Value]) -> list[_Value]:
+    """Returns the values of which `with_keys` returns these."""
+    return [
+        value if value is None or len(key) <= _KEY_MAX else split(value)[1]
+        for key, value in zip(keys, values, strict=True)
+    ]
+
+
+def stored_entry(bin_: int, key: bytes, value: bytes) -> tuple[bytes, bytes]:
+    """Returns name and value of an entry as they are stored."""
+    name = stored_name(_PREFIXES[bin_], key)
+    return name, stored_value(name, *with_keys([key], [value]))
+
+
+def open_entries(items: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Returns (key, value) of entries, given as they are stored; raises CorruptStateError as `open_values` does."""
+    names = [name for name, _ in items]
+    values = open_values(names, [stored for _, stored in items])
+    return [
+        (name[_PREFIX:], value) if len(name) != _LONGEST else split(value)
+        for name, value in zip(names, values, strict=True)
+    ]
 
 
 def stored_values(names: Sequence[bytes], values: Sequence[bytes]) -> list[bytes]:

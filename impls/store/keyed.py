@@ -35,7 +35,7 @@ class Keyed:
         self._state, self.careful = state, state.careful
         self._entries = Buffered(state)
         self._values: dict[tuple[int, bytes], Any] = {}
-        self._changed: dict[tuple[int, bytes], None] = {}  # values to encode, in order
+        self._changed: dict[tuple[int, bytes], bytes] = {}  # what stands in front of values to encode, in order
         self._heads: dict[tuple[bytes, str], bytes] = {}
         self._firing: tuple[int, int, list[bytes]] = (-1, 0, [])
         self.watermark: int | None = None
@@ -66,37 +66,42 @@ class Keyed:
         place = (bin_, self._name(naming.VALUE, key, name))
         if (value := self._values.get(place, ABSENT)) is ABSENT:
             raw = self._entries.get(*place)
-            value = self._values[place] = None if raw is None else json.loads(raw)
+            value = self._values[place] = None if raw is None else json.loads(raw[len(naming.key_front(key)) :])
         return value
 
     def set_value(self, bin_: int, key: bytes, value: Any, name: str = "") -> None:
         """Sets a key's value; None deletes it."""
         place = (bin_, self._name(naming.VALUE, key, name))
         self._values[place] = value
-        self._changed[place] = None
+        self._changed[place] = naming.key_front(key)
 
     # -- list ---------------------------------------------------------------------------------------------------------
 
     def append(self, bin_: int, key: bytes, item: Any, name: str = "") -> None:
         """Adds an item to the end of a key's list."""
-        head = self._name(naming.LIST, key, name)
-        first, end = naming.list_bounds(self._entries.get(bin_, head))
+        head, (first, end) = self._list(bin_, key, name)
         self._entries.put(bin_, naming.item_name(head, end), _dump(item))
-        self._entries.put(bin_, head, naming.list_head(first, end + 1))
+        self._entries.put(bin_, head, naming.key_front(key) + naming.list_head(first, end + 1))
 
     def items(self, bin_: int, key: bytes, name: str = "") -> list[Any]:
         """Returns a key's list, empty when it has none."""
-        return [json.loads(raw) for _, raw in self._items(bin_, self._name(naming.LIST, key, name))]
+        return [json.loads(raw) for _, raw in self._items(bin_, *self._list(bin_, key, name))]
 
     def clear(self, bin_: int, key: bytes, name: str = "") -> None:
         """Deletes a key's list."""
-        head = self._name(naming.LIST, key, name)
-        for item, _ in self._items(bin_, head):
+        head, bounds = self._list(bin_, key, name)
+        for item, _ in self._items(bin_, head, bounds):
             self._entries.put(bin_, item, None)
         self._entries.put(bin_, head, None)
 
-    def _items(self, bin_: int, head: bytes) -> list[tuple[bytes, bytes]]:
-        first, end = naming.list_bounds(self._entries.get(bin_, head))
+    def _list(self, bin_: int, key: bytes, name: str) -> tuple[bytes, tuple[int, int]]:
+        """Returns the name of a list's entry, and the indexes of its first item and behind its last."""
+        head = self._name(naming.LIST, key, name)
+        raw = self._entries.get(bin_, head)
+        return head, naming.list_bounds(None if raw is None else raw[len(naming.key_front(key)) :])
+
+    def _items(self, bin_: int, head: bytes, bounds: tuple[int, int]) -> list[tuple[bytes, bytes]]:
+        first, end = bounds
         if first == end:
             return []
         return self._entries.scan(bin_, naming.item_name(head, first), naming.item_name(head, end))
@@ -122,7 +127,8 @@ class Keyed:
         """Returns (field, value) of a key's map in order of the fields, behind them those of more than 150 bytes."""
         head = self._name(naming.MAP, key, name)
         found = self._entries.scan(bin_, head, naming.after(head))
-        fields = [naming.field_of(entry[len(head) :], raw) for entry, raw in found]
+        front = len(naming.key_front(key))
+        fields = [naming.field_of(entry[len(head) :], raw[front:]) for entry, raw in found]
         return [(field, json.loads(raw)) for field, raw in fields]
 
     def clear_fields(self, bin_: int, key: bytes, name: str = "") -> None:
@@ -131,9 +137,9 @@ class Keyed:
         self._entries.delete_all(bin_, head, naming.after(head))
 
     def _field(self, key: bytes, field: bytes, name: str) -> tuple[bytes, bytes]:
-        """Returns the name of a field's entry, and what its value begins with."""
+        """Returns the name of a field's entry, and what stands in front of its value."""
         part, front = naming.field_part(field)
-        return self._name(naming.MAP, key, name) + part, front
+        return self._name(naming.MAP, key, name) + part, naming.key_front(key) + front
 
     # -- timers -------------------------------------------------------------------------------------------------------
 
@@ -190,9 +196,9 @@ class Keyed:
 
     def settle(self) -> None:
         """Encodes values that were set; raises what encoding them raises."""
-        for bin_, name in self._changed:
+        for (bin_, name), front in self._changed.items():
             value = self._values[bin_, name]
-            self._entries.put(bin_, name, None if value is None else _dump(value))
+            self._entries.put(bin_, name, None if value is None else front + _dump(value))
         self._changed.clear()
 
 

@@ -5,7 +5,7 @@ import lmdb
 from impls.errors import CorruptStateError
 from impls.store import naming
 from impls.store.checked import check_absent, whole_range
-from impls.store.entries import SLOTS, block_numbers, open_blocks, open_values
+from impls.store.entries import SLOTS, block_numbers, open_blocks, open_entries
 from impls.store.packs import beside_packs, packed_between
 from impls.store.tables import DENSE, SIZE, STATE, bin_key
 
@@ -27,8 +27,7 @@ def entries_between(txn: lmdb.Transaction, bin_: int, low: bytes, high: bytes) -
     items = sorted([*whole_range(txn, *bounds), *packed_between(txn, *bounds)])
     if not items:
         check_absent(txn, [bounds[0], *beside_packs(txn, [bounds[0]])])
-    values = open_values([name for name, _ in items], [stored for _, stored in items])
-    return [(name[len(prefix) :], value) for (name, _), value in zip(items, values, strict=True)]
+    return open_entries(items)
 
 
 def _first_between(txn: lmdb.Transaction, bin_: int, low: bytes, high: bytes) -> bytes | None:
@@ -76,6 +75,7 @@ def timers_of_key(txn: lmdb.Transaction, bin_: int, key: bytes) -> list[Entry]:
 
 
 def own_timers(txn: lmdb.Transaction, bin_: int, key: bytes) -> list[Entry]:
-    """Returns the entries of a key's timers where these are kept by key too, see `naming.own_timer_name`."""
+    """Returns what `timers_of_key` does where timers are kept by key too, see `naming.own_timer_name`."""
     head = naming.TIMERS + naming.key_part(key)
-    return entries_between(txn, bin_, head, naming.after(head))
+    own = entries_between(txn, bin_, head, naming.after(head))
+    return [naming.timer_name(naming.time_of(name[len(head) :]), key) for name, _ in own]

@@ -2,17 +2,20 @@
 
 A name is a family (1 byte), the name of a state variable with its length (1 byte), the key, and what the family adds:
 the index of a list's item (6 bytes), the key of a map's field. A timer's is its time and the key, so that those that
-are due are one range. Keys of more than 150 bytes are named by their digest; where the key itself is wanted back, the
-entry's value is it, or begins with it. Times sort as bytes.
+are due are one range. In names the digest of a key of more than 150 bytes stands for it; then the key is the value of
+a timer, and stands in front of a value, a list's bounds, and a field's value. Times sort as bytes.
 """
 
 import hashlib
 from collections.abc import Iterable
 
 from impls.errors import UsageError
+from impls.store.entries import in_front, split
 from impls.store.state import BinState
 
 TIMER, VALUE, LIST, MAP, EXPIRY, TIMERS, ITEM = (bytes([family]) for family in range(7))
+FRONTED = (VALUE, LIST, MAP)
+"""Families whose values have a long grouping key in front."""
 _AFTER = {TIMER: VALUE, EXPIRY: TIMERS}  # above all timers, above all expiries
 _KEY_MAX, _LABEL_MAX = 150, 100
 _BIAS = 1 << 63
@@ -40,51 +43,45 @@ def key_part(key: bytes) -> bytes:
     """Returns the part of a name for a grouping key; no other key's begins with it."""
     if len(key) <= _KEY_MAX:
         return len(key).to_bytes(2, "big") + key
-    return _DIGESTED.to_bytes(2, "big") + digest_of(key)
+    return _DIGESTED.to_bytes(2, "big") + _digest_of(key)
+
+
+def key_front(key: bytes) -> bytes:
+    """Returns what the values of a grouping key's entries begin with, those of items and timers aside."""
+    return b"" if len(key) <= _KEY_MAX else in_front(key)
 
 
 def field_part(key: bytes) -> tuple[bytes, bytes]:
-    """Returns the part of a name for the key of a map's field, and what the value begins with."""
-    if len(key) <= _KEY_MAX:
-        return b"\0" + key, b""
-    return b"\1" + digest_of(key), len(key).to_bytes(4, "big") + key
+    """Returns the part of a name for the key of a map's field, and what stands in front of its value."""
+    return (b"\0" + key, b"") if len(key) <= _KEY_MAX else (b"\1" + _digest_of(key), in_front(key))
 
 
 def field_of(part: bytes, value: bytes) -> tuple[bytes, bytes]:
-    """Returns (key of the field, the rest of the value) of the part of a name and a value."""
-    if part[:1] == b"\0":
-        return part[1:], value
-    end = 4 + int.from_bytes(value[:4], "big")
-    return value[4:end], value[end:]
+    """Returns (key of the field, its value) of the part of a name and what is stored behind the grouping key."""
+    return (part[1:], value) if part[:1] == b"\0" else split(value)
 
 
 def front_of(name: bytes, value: bytes) -> bytes:
-    """Returns what the value of an entry of a variable begins with; see `field_part`."""
-    if name[:1] != MAP or key_and_rest(name)[2][:1] == b"\0":
+    """Returns what stands in front of the value of a variable's entry: long keys, the grouping one and the field's."""
+    if name[:1] not in FRONTED:
         return b""
-    return value[: 4 + int.from_bytes(value[:4], "big")]
+    _, digested, rest = key_and_rest(name)
+    behind = split(value)[1] if digested else value
+    if name[:1] == MAP:
+        behind = field_of(rest, behind)[1]
+    return value[: len(value) - len(behind)]
 
 
 def key_and_rest(name: bytes) -> tuple[bytes, bool, bytes]:
     """Returns (grouping key, whether that is its digest, what stands behind it) of the name of a variable's entry."""
-    return _behind(name[2 + name[1] :])
-
-
-def own_timer_of(name: bytes) -> tuple[bytes, bool, int]:
-    """Returns (key, whether that is its digest, time) of a name that `own_timer_name` gave."""
-    key, digested, rest = _behind(name[1:])
-    return key, digested, time_of(rest)
-
-
-def _behind(part: bytes) -> tuple[bytes, bool, bytes]:
+    part = name[2 + name[1] :]
     size = int.from_bytes(part[:2], "big")
     digested = size == _DIGESTED
     end = 2 + (_DIGEST if digested else size)
     return part[2:end], digested, part[end:]
 
 
-def digest_of(key: bytes) -> bytes:
-    """Returns the digest that stands for a long key."""
+def _digest_of(key: bytes) -> bytes:
     return hashlib.blake2b(key, digest_size=_DIGEST).digest()
 
 

@@ -19,13 +19,15 @@ from impls.store.entries import (
     codes_of,
     create_blocks,
     open_blocks,
-    open_value,
+    open_entries,
     open_values,
     place,
+    stored_entry,
     stored_name,
     stored_names,
-    stored_value,
     stored_values,
+    with_keys,
+    without_keys,
     write_counts,
 )
 from impls.store.packs import beside_packs, unpack, unpack_range
@@ -50,7 +52,7 @@ class BinState:
     def __init__(self, txn: lmdb.Transaction, bins: int, *, careful: bool = False):
         self._txn, self.bins, self.changes, self.careful = txn, bins, Changes(), careful
         self._delta: dict[int, list[int]] = {}
-        self._asked: tuple[list[int], list[bytes], list[bytes]] = ([], [], [])  # bins, keys and names of the last read
+        self._asked: tuple[list[int], list[bytes], tuple[list[bytes], bool]] = ([], [], ([], False))  # by the last read
 
     def get(self, bin_: int, key: bytes) -> bytes | None:
         """Returns one entry's value, None when the key has none."""
@@ -58,8 +60,13 @@ class BinState:
 
     def get_many(self, bins: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
         """Returns the values of distinct entries, in the order asked."""
-        names = stored_names(bins, keys)
-        self._asked = list(bins), list(keys), names
+        names, long = stored_names(bins, keys)
+        self._asked = list(bins), list(keys), (names, long)
+        values = self._values(names)
+        return without_keys(keys, values) if long else values
+
+    def _values(self, names: list[bytes]) -> list[bytes | None]:
+        """Returns what is stored under names, in their order."""
         entries = [(bytes(name), bytes(value)) for name, value in self._txn.cursor().getmulti(sorted(names))]
         there = [name for name, _ in entries]
         values = open_values(there, [value for _, value in entries])
@@ -79,16 +86,21 @@ class BinState:
         self, bins: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes], old: Sequence[bytes | None]
     ) -> None:
         """Writes distinct entries; `old` are the values that `get_many` returned for them."""
-        names = self._asked[2] if self._asked[:2] == (bins, keys) else stored_names(bins, keys)
-        items = sorted(zip(names, stored_values(names, values), strict=True))
-        put_counted(self._txn, items, old.count(None))
-        self.changes.names += [name for name, _ in items]
-        self.changes.values += [value for _, value in items]
+        names, long = self._asked[2] if self._asked[:2] == (bins, keys) else stored_names(bins, keys)
+        if long:
+            values, old = with_keys(keys, values), with_keys(keys, old)
+        self._write(sorted(zip(names, stored_values(names, values), strict=True)), old.count(None))
         for bin_, value, before in zip(bins, values, old, strict=True):
             if before is None:
                 self._count(bin_, 1, len(value) + CHECK_BYTES)
             elif len(before) != len(value):
                 self._count(bin_, 0, len(value) - len(before))
+
+    def _write(self, items: list[tuple[bytes, bytes]], new: int) -> None:
+        """Writes entries as they are stored, so many of which are new."""
+        put_counted(self._txn, items, new)
+        self.changes.names += [name for name, _ in items]
+        self.changes.values += [value for _, value in items]
 
     def delete(self, bin_: int, key: bytes) -> None:
         """Deletes an entry; a key without one is left alone."""
@@ -111,9 +123,7 @@ class BinState:
         """Returns (key, value) of a bin's entries with low <= key < high, in key order."""
         prefix = bin_key(STATE, bin_)
         unpack_range(self._txn, prefix + low, prefix + high)
-        items = list(whole_range(self._txn, prefix + low, prefix + high))
-        values = open_values([name for name, _ in items], [stored for _, stored in items])
-        return [(name[3:], value) for (name, _), value in zip(items, values, strict=True)]
+        return open_entries(list(whole_range(self._txn, prefix + low, prefix + high)))
 
     def first(self, bin_: int, low: bytes, high: bytes) -> bytes | None:
         """Returns the lowest key of a bin's entries with low <= key < high, None when there is none."""
@@ -121,8 +131,7 @@ class BinState:
         bounds = prefix + low, prefix + high
         unpack_range(self._txn, *bounds, first=True)
         for name, stored in whole_range(self._txn, *bounds):
-            open_value(name, stored)
-            return name[3:]
+            return open_entries([(name, stored)])[0][0]
         return None
 
     def bins_with_timers(self, bins: NDArray[np.bool_], until: int) -> list[int]:
@@ -142,7 +151,7 @@ class BinState:
         if at is None:
             self._delete(name)
             return
-        stored = stored_value(name, at.to_bytes(8, "big", signed=True))
+        [stored] = stored_values([name], [at.to_bytes(8, "big", signed=True)])
         before = self._txn.get(name)
         if before is None:
             check_absent(self._txn, [name])
@@ -158,17 +167,17 @@ class BinState:
         if raw is None:
             check_absent(self._txn, [name])
             return 0
-        return int.from_bytes(open_value(name, bytes(raw)), "big")
+        return int.from_bytes(open_values([name], [bytes(raw)])[0], "big")
 
     def turn(self, bin_: int, shape: int, convert: Callable[[bytes, bytes], bytes | None] | None) -> None:
         """Gives a bin's state another shape: by `convert(key, value)` of each entry, None to delete it, or by name."""
         low, high = bin_range(STATE, bin_)
         unpack_range(self._txn, low, low + _HIGHEST)
         while convert is not None and (items := list(islice(whole_range(self._txn, low, high), _TURNED))):
-            names = [name for name, _ in items]
-            old = open_values(names, [value for _, value in items])
-            new = [convert(name[3:], value) for name, value in zip(names, old, strict=True)]
-            self._put_stored(bin_, names, new, old)
+            entries = open_entries(items)
+            keys, names = [key for key, _ in entries], [name for name, _ in items]
+            old = with_keys(keys, [value for _, value in entries])
+            self._put_stored(bin_, names, with_keys(keys, [convert(*entry) for entry in entries]), old)
             low = names[-1] + b"\0"
         if self.shape(bin_) != shape:
             name = bin_key(SHAPE, bin_)
@@ -182,9 +191,7 @@ class BinState:
         kept = [(name, value) for name, value in zip(names, new, strict=True) if value is not None]
         values = stored_values([name for name, _ in kept], [value for _, value in kept])
         new_ones = sum(after is not None and before is None for after, before in zip(new, old, strict=True))
-        put_counted(self._txn, list(zip([name for name, _ in kept], values, strict=True)), new_ones)
-        self.changes.names += [name for name, _ in kept]
-        self.changes.values += values
+        self._write(list(zip([name for name, _ in kept], values, strict=True)), new_ones)
         for name, after, before in zip(names, new, old, strict=True):
             if after is None:
                 self._delete(name)
@@ -202,10 +209,7 @@ class BinState:
         names = [bin_key(OFFSETS, b) + p.to_bytes(8, "big", signed=True) for b, p in zip(bins, partitions, strict=True)]
         values = stored_values(names, [offset.to_bytes(8, "big") + row.to_bytes(8, "big") for offset, row in last])
         check_absent(self._txn, [name for name, is_new in zip(names, new, strict=True) if is_new])
-        items = sorted(zip(names, values, strict=True))
-        put_counted(self._txn, items, new.count(True))
-        self.changes.names += [name for name, _ in items]
-        self.changes.values += [value for _, value in items]
+        self._write(sorted(zip(names, values, strict=True)), new.count(True))
         for bin_, is_new, value in zip(bins, new, values, strict=True):
             if is_new:
                 self._count(bin_, 1, len(value))
@@ -253,14 +257,9 @@ class BinState:
 
     def create_entries(self, bin_: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
         """Fills a new bin with entries of ascending keys."""
-        prefix, total, size = bin_key(STATE, bin_), 0, 0
-        batch = []
-        for key, value in entries:
-            name = stored_name(prefix, key)
-            batch.append((name, stored_value(name, value)))
-            total, size = total + 1, size + len(value) + CHECK_BYTES
-        put_counted(self._txn, batch, total)
-        self._count(bin_, total, size)
+        batch = [stored_entry(bin_, *entry) for entry in entries]
+        put_counted(self._txn, batch, len(batch))
+        self._count(bin_, len(batch), sum(len(value) for _, value in batch))
 
     def redo(
         self, names: list[bytes], values: list[bytes | None], codes: NDArray[np.int64], counts: NDArray[np.int64]

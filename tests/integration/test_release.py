@@ -15,8 +15,6 @@ from impls.spark.session import with_settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 CASES = found()
-DEFAULT = {"running_count", "typed_state", "processing_timers"}
-LONG = {"long_keys"}  # state has the digests of their keys
 UNREAD = {"deletes_state"}  # Spark's reader of all column families fails where its own operator has deleted a list
 
 
@@ -32,7 +30,7 @@ def case_of(spark):
         yield case
 
 
-@pytest.mark.parametrize("name", tiered(CASES.keys() - LONG - UNREAD, {"map_methods"}))
+@pytest.mark.parametrize("name", tiered(CASES.keys() - UNREAD, {"map_methods"}))
 def test_what_was_adopted_is_released_byte_for_byte(spark, kafka, topic_factory, tmp_path, case_of, name):
     case, topic = case_of(name), topic_factory(2)
     native = Native(case, spark, kafka, topic, tmp_path)
@@ -52,19 +50,31 @@ def test_what_was_adopted_is_released_byte_for_byte(spark, kafka, topic_factory,
     assert families_in(spark, into) == before
 
 
-@pytest.mark.parametrize("name", tiered(CASES.keys() - LONG, DEFAULT))
-def test_sparks_own_operator_goes_on_with_what_ran_here(spark, kafka, topic_factory, tmp_path, case_of, name):
+@pytest.mark.parametrize("name", tiered(CASES, {"typed_state"}))
+def test_sparks_own_operator_goes_on_with_what_began_here(spark, kafka, topic_factory, tmp_path, case_of, name):
+    case = case_of(name)
+    _goes_on(case, spark, kafka, topic_factory, tmp_path, max(1, len(case.chunks) // 2))
+
+
+@pytest.mark.parametrize("name", tiered(CASES, {"running_count", "processing_timers"}))
+def test_sparks_own_operator_goes_on_with_what_began_there(spark, kafka, topic_factory, tmp_path, case_of, name):
+    """Adopted, run here with rescales and workers killed, and released: its rows are those of an undisturbed query."""
+    case = case_of(name)
+    _goes_on(case, spark, kafka, topic_factory, tmp_path, max(2, len(case.chunks) - 1), adopted=True)
+
+
+def _goes_on(case, spark, kafka, topic_factory, tmp_path, step, *, adopted=False):
     import own_processor
 
     cloudpickle.register_pickle_by_value(own_processor)
-    case, topic, results = case_of(name), topic_factory(2), topic_factory(RESULT_PARTITIONS)
-    undisturbed, released = (Native(case, spark, kafka, topic, tmp_path / which) for which in ("one", "other"))
+    topic, results = topic_factory(2), topic_factory(RESULT_PARTITIONS)
+    undisturbed, released, first = (Native(case, spark, kafka, topic, tmp_path / str(which)) for which in range(3))
     own = Own(case, spark, (kafka, topic, results), tmp_path, VARIANTS[-1])
-    query = Released(case, spark, own, released, max(1, len(case.chunks) // 2))
+    query = Released(case, spark, own, released, step, first if adopted else None)
     try:
         assert run_side_by_side(case, kafka, topic, undisturbed, [query]) == []
     finally:
-        for each in (undisturbed, released, own):
+        for each in (undisturbed, released, first, own):
             with contextlib.suppress(Exception):  # the test's own error is the one to see
                 each.stop()
         query.close()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from processing import Given, ProcessorRun
 from timed import close_all, read_both_ways, spread
 
-DELAY_MS = 50
+DELAY_MS, USERS = 50, ("a", "b", "c", "d" * 200, "d" * 199 + "e")
 
 
 @st.composite
@@ -18,7 +18,7 @@ def inputs(draw):
     """Rows of each epoch, of which some come late."""
     epochs, places = [], itertools.count()
     for number in range(draw(st.integers(2, 6))):
-        row = st.tuples(st.sampled_from("abcd"), st.integers(0, 5), st.integers(-80, 120))
+        row = st.tuples(st.sampled_from(USERS), st.integers(0, 5), st.integers(-80, 120))
         rows = draw(st.lists(row, max_size=6))
         epochs.append([(user, n, 200 + 70 * number + ms, next(places)) for user, n, ms in rows])
     return epochs
@@ -60,7 +60,7 @@ def test_it_gives_what_sparks_tester_gives(tmp_path_factory, timed, random, epoc
             query.epoch(rows)
             tested.epoch(rows)
         query.settle()
-        assert rows_of(read_both_ways(query).itertuples(index=False)) == tested.state("abcd")
+        assert rows_of(read_both_ways(query).itertuples(index=False)) == tested.state(USERS)
     finally:
         close_all()
     assert told(query) == tested.told

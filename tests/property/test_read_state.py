@@ -14,16 +14,14 @@ from impls.errors import StateError, UsageError
 from impls.operators.timed import KeyedProcess
 from impls.protocol.eventtime import EventTime
 from impls.reading.cuts import Cut
-from impls.reading.forms import Digest
 from impls.reading.points import PointReader
 from impls.reading.state import read_state, state_at
 from impls.reading.texts import differences
 from impls.store.hashing import bin_of_hash, hash_bytes
-from impls.store.naming import digest_of
 
-FAR, LONG = 1 << 40, b"long" * 50
+FAR, LONG, LONGEST = 1 << 40, b"long" * 50, b"longest" * 80
 MECHANISMS = {"megaphone-batched": {}, "megaphone-fluid": {}, "meces": {"background_share": 0.0}, "rhino": {}}
-KEYS = (b"a", b"b", b"key 3", b"", LONG)
+KEYS = (b"a", b"b", b"key 3", b"", LONG, LONGEST)
 FIELDS = (b"x", b"", b"field" * 50)
 
 
@@ -67,12 +65,10 @@ def model(records):
                 timers.add((key, FAR + n))
             case "cancel":
                 timers.discard((key, FAR + n))
-    named = {key for key, _ in timers}
-    shown = {key: Digest(digest_of(key).hex()) if key == LONG and key not in named else key for key in KEYS}
     return {
-        *((shown[key], "value", "v", None, n) for key, n in values.items() if n is not None),
-        *((shown[key], "list", "l", place, n) for key, items in lists.items() for place, n in enumerate(items)),
-        *((shown[key], "map", "m", field, n) for (key, field), n in fields.items() if n is not None),
+        *((key, "value", "v", None, n) for key, n in values.items() if n is not None),
+        *((key, "list", "l", place, n) for key, items in lists.items() for place, n in enumerate(items)),
+        *((key, "map", "m", field, n) for (key, field), n in fields.items() if n is not None),
         *((key, "timer", "", None, time) for key, time in timers),
     }
 
@@ -116,7 +112,7 @@ class LookedAt(TimedRun):
 def by_key(rows):
     found = {key: set() for key in KEYS}
     for key, *rest in rows:
-        found[LONG if isinstance(key, Digest) else key].add(tuple(rest))
+        found[key].add(tuple(rest))
     return found
 
 

@@ -187,14 +187,14 @@ def test_what_does_not_place_state_may_change(tmp_path, made, other):
 
 
 @pytest.mark.parametrize(
-    ("version", "remedy"), [(3, True), (4, True), (6, False), (8, False), ("7", False), (None, False)]
+    ("version", "remedy"), [(3, True), (4, True), (6, False), (7, False), (9, False), ("8", False), (None, False)]
 )
 def test_a_checkpoint_of_another_format_is_refused_and_left_as_it_is(tmp_path, version, remedy):
     Checkpoint(tmp_path, {"bins": 16}).close()
     path = tmp_path / "rescale" / "query.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": version}))
     before = path.read_bytes()
-    with pytest.raises(UsageError, match=f"has format {version}; this version reads 7") as caught:
+    with pytest.raises(UsageError, match=f"has format {version}; this version reads 8") as caught:
         Checkpoint(tmp_path, {"bins": 16})
     assert ("finish the query with rescale-bench 0.1.0" in str(caught.value)) is remedy
     assert path.read_bytes() == before

@@ -154,6 +154,11 @@ def test_no_name_of_one_key_begins_with_that_of_another(one: bytes, other: bytes
     assert one == other or not first.startswith(second)
     part, front = naming.field_part(field)
     assert naming.field_of(part, front + b"row") == (field, b"row")
+    value = naming.MAP + naming.label_part("x" * 100) + first + part
+    whole = naming.key_front(one) + front
+    assert naming.front_of(value, whole + b"row") == whole
+    assert naming.front_of(naming.VALUE + value[1:], whole + b"row") == naming.key_front(one)
+    assert naming.front_of(naming.ITEM + value[1:], b"row") == b""
     assert len(naming.expiry_name(0, naming.VALUE + naming.label_part("x" * 100) + first + part)) < 480
 
 

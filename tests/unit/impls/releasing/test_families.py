@@ -22,7 +22,8 @@ KEY = struct(user=t.StringType(), kind=t.IntegerType())
 ROW = struct(n=t.LongType(), at=t.TimestampType(), inner=struct(a=t.StringType()))
 FIELD = struct(shop=t.StringType())
 TIMES = st.integers(-(1 << 40), 1 << 40)
-KEYS = st.tuples(st.text(max_size=20) | st.none(), st.integers(-5, 5) | st.none())
+USERS = st.text(max_size=20) | st.none() | st.sampled_from(["u" * 300, "u" * 300 + "v"])
+KEYS = st.tuples(USERS, st.integers(-5, 5) | st.none())
 MICROS = 1_767_225_600_000_001
 NOON = datetime.fromtimestamp(MICROS // 1_000_000).replace(microsecond=1)  # noqa: DTZ006 - as pyspark gives it
 
@@ -108,14 +109,25 @@ def test_a_timer_is_in_both_families(timers):
     assert {(key, at[0]) for key, at, _ in found.get("$eventTimers_timestampToKey", [])} == wanted
 
 
-def test_a_long_key_is_known_where_a_timer_has_it_and_refused_elsewhere():
-    encoding, key = Encoding(KEY), ("u" * 300, 1)
-    of, raw = variable("value"), encoding.key(key)
-    entries = encoding.value(of, raw, row(1))
-    with pytest.raises(UsageError, match="longer than 150 bytes"):
-        families(state_of(of, timers="eventtime"), entries)
-    found = families(state_of(of, timers="eventtime"), [*entries, *encoding.timers(raw, [9])])
-    assert found["v"] == [(key, key, inside(1))]
+@pytest.mark.parametrize("ttl", [None, 5])
+@pytest.mark.parametrize("kind", ["value", "list", "map"])
+def test_a_key_is_whole_however_long_it_is(kind, ttl):
+    encoding, of, keys = Encoding(KEY), variable(kind, ttl), [("u" * 300 + last, 1) for last in "ab"]
+    expires, entries = None if ttl is None else 77, []
+    for n, key in enumerate(keys):
+        raw = encoding.key(key)
+        match kind:
+            case "value":
+                entries += encoding.value(of, raw, row(n), expires)
+            case "list":
+                entries += encoding.items(of, raw, [row(n), row(2)], None if ttl is None else [77, 77])
+            case _:
+                entries += encoding.field(of, raw, ("f" * 200,), row(n), expires)
+    found = families(state_of(of), entries)
+    assert {key for key, _, _ in found["v"]} == set(keys)
+    for n, key in enumerate(keys):
+        whole = (key, ("f" * 200,)) if kind == "map" else key
+        assert (key, whole, inside(n) if ttl is None else (inside(n), 77)) in found["v"]
 
 
 def test_rows_of_an_earlier_schema_are_read_as_those_of_the_spark_query_and_deleted_ones_are_left_out():

@@ -6,27 +6,44 @@ from hypothesis import strategies as st
 
 from impls.errors import CorruptStateError
 from impls.protocol.arrays import MAX_BINS
-from impls.store.entries import open_value, open_values, stored_name, stored_names, stored_value, stored_values
+from impls.store.entries import (
+    open_entries,
+    open_value,
+    open_values,
+    stored_entry,
+    stored_name,
+    stored_names,
+    stored_values,
+    with_keys,
+    without_keys,
+)
 from impls.store.environment import Store
 from impls.store.state import BinState
 from impls.store.tables import STATE, bin_key
 
-entries = st.lists(st.tuples(st.integers(0, MAX_BINS - 1), st.binary(max_size=40), st.binary(max_size=40)), max_size=40)
 LONG = bytes(range(200)) * 3
+keys_of_entries = st.one_of(st.binary(max_size=40), st.sampled_from([LONG[:n] for n in (478, 479, 480, 481)]))
+entries = st.lists(st.tuples(st.integers(0, MAX_BINS - 1), keys_of_entries, st.binary(max_size=40)), max_size=40)
 
 
 @given(entries)
 def test_many_are_stored_and_read_as_each_is(found):
     bins, keys, values = ([entry[place] for entry in found] for place in range(3))
-    names = stored_names(bins, keys)
+    names, long = stored_names(bins, keys)
     assert names == [stored_name(bin_key(STATE, bin_), key) for bin_, key in zip(bins, keys, strict=True)]
-    stored = stored_values(names, values)
-    assert stored == [stored_value(name, value) for name, value in zip(names, values, strict=True)]
-    assert open_values(names, stored) == values == [open_value(*item) for item in zip(names, stored, strict=True)]
+    assert long == any(len(key) > 479 for key in keys)
+    stored = stored_values(names, with_keys(keys, values))
+    items = list(zip(names, stored, strict=True))
+    assert items == [stored_entry(*entry) for entry in found]
+    assert open_values(names, stored) == [open_value(*item) for item in items]
+    assert without_keys(keys, open_values(names, stored)) == values
+    assert open_entries(items) == list(zip(keys, values, strict=True))
+    nothing = [None] * len(keys)
+    assert with_keys(keys, nothing) == without_keys(keys, nothing) == nothing
 
 
 def test_long_keys_are_told_apart_by_their_end():
-    names = stored_names([1, 1, 1], [LONG + b"a", LONG + b"b", b"short"])
+    names, _ = stored_names([1, 1, 1], [LONG + b"a", LONG + b"b", b"short"])
     assert len(set(names)) == 3
     assert max(map(len, names)) == 3 + 480
     assert names[0] == stored_name(bin_key(STATE, 1), LONG + b"a")
@@ -48,11 +65,22 @@ def test_a_key_that_is_the_name_of_a_longer_one_has_a_state_of_its_own(tmp_path)
         state = BinState(txn, 4)
         state.put_many([1, 1], [longer, name], [b"of the longer", b"of its name"], [None, None])
         assert state.get_many([1, 1], [longer, name]) == [b"of the longer", b"of its name"]
+        state.put_many([1], [longer], [b"longer"], [b"of the longer"])
+        state.turn(1, 1, lambda key, value: value + key[-1:])
+        assert state.scan(1, b"", b"\xff") == [(longer, b"longera"), (name, b"of its name" + name[-1:])]
+        state.create_entries(2, [(longer, b"new")])
+        assert state.get(2, longer) == b"new"
+        [before, new] = [size for _, size in state.write_sizes()]
+        state.delete(1, longer)
+        state.delete(2, longer)
+        state.delete(1, name)
+        assert [size for _, size in state.write_sizes()] == [8, 0]  # the shape is left
+        assert before > new > len(longer)
 
 
 @given(st.data())
 def test_one_flipped_bit_among_many_is_seen(data):
-    names = stored_names(range(20), [b"key"] * 20)
+    names, _ = stored_names(range(20), [b"key"] * 20)
     stored = stored_values(names, [bytes([n] * n) for n in range(20)])
     which = data.draw(st.integers(0, 19))
     side = data.draw(st.sampled_from([names, stored]))
