@@ -198,9 +198,7 @@ def _handle(
             _check_followed(read, driver, real_time=real_time)
             driver.prepare.follow(driver, arrivals.consumed, read.told_apart.input_partitions)
         run = read.noting(run, opened.own, real_time=real_time, fsync=opened.fsync)
-        reads = partial(
-            state_reads, driver, opened, spec.operator, spec.state_dir, partial(value_of, frame.sparkSession)
-        )
+        reads = partial(state_reads, driver, opened, spec, partial(value_of, frame.sparkSession))
         return StreamHandle(run, changes, opened, source=source, reads=reads, end=end, listen=hear, **more)
 
 

@@ -95,7 +95,7 @@ class Input:
 
 
 class PullEverything:
-    hosts = ()
+    servers = ()
 
     def run(self, order: Any, _batch: Any) -> Answers:
         rows = []

@@ -10,7 +10,7 @@ from impls.worker.cells import CELL
 class Idle:
     """Reports each pull of a plan as done, and no record."""
 
-    hosts = ()
+    servers = ()
 
     def run(self, order, _batch):
         pulls = [

@@ -1,7 +1,7 @@
 """The executor without Spark: the steps of all workers in this process, one after the other."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from impls.protocol.order import Answers, EpochOrder
 from impls.protocol.plan import EpochPlan
 from impls.protocol.report import Report
+from impls.protocol.seats import NO_SERVERS
 from impls.worker.attempts import run_epoch
 from impls.worker.query import QuerySpec, Task
 
@@ -24,7 +25,7 @@ class InProcessExecutor:
     Reports come back through their JSON, as from another process.
     """
 
-    hosts: tuple[str, ...] = ()
+    servers: Mapping[str, str] = NO_SERVERS
 
     def __init__(self, spec: QuerySpec, step: Step = run_epoch):
         self._spec, self._step = spec, step

@@ -79,6 +79,7 @@ class Own:
         self._deadly = self._folder / "kill"
         self.progress = Progress(self.checkpoint / "spark")
         self.kills, self._workers, self._before = 0, WORKERS, -1
+        self.adopted = False  # then an initial state is in it already
         self._sent = self._arrived = 0
         self.handle: Any = None
         self._results = _Results(where[0], where[2])
@@ -95,7 +96,8 @@ class Own:
             frame.groupBy(*case.key),
             Deadly(processor, str(self._deadly)) if self._variant.killed else processor,
             case.output, case.mode, case.time,
-            initialState=initial_state(case, self._spark), eventTimeColumnName=case.event_time_column,
+            initialState=None if self.adopted else initial_state(case, self._spark),
+            eventTimeColumnName=case.event_time_column,
             pandas=case.pandas, results=Output(kafka, results, RESULT_PARTITIONS),
             state_dir=self._folder / "state", checkpoint=self.checkpoint, workers=WORKERS, bins=BINS,
             on_epoch=self._note, **(_REAL_TIME if self._variant.real_time else {}),

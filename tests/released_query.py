@@ -56,6 +56,7 @@ class Released:
 
     def _adopt(self) -> None:
         assert self._first is not None
+        self._own.adopted = True
         impls.adopt(
             self._spark, self._first.folder, self._own.checkpoint, bootstrap=self._own.kafka,
             processor=self._own.of_class(self._processor), pandas=self._case.pandas, bins=BINS,

@@ -72,7 +72,7 @@ class TimedRun:
         )
         files = Files(self.log_dir or str(self.checkpoint.own))
         output, state = MemoryOutput(str(self.folder)), str(self.folder / "state")
-        spec = QuerySpec(self.checkpoint.query, controller.bins, self.operator, output, state, files)
+        self.spec = spec = QuerySpec(self.checkpoint.query, controller.bins, self.operator, output, state, files)
         executor = InProcessExecutor(spec, self.step)
         driving = {"files": files, "replay_epochs": self.replay_epochs, "on_epoch": self.records.append}
         self.driver = Driver(controller, self.checkpoint, executor, **driving)
@@ -181,7 +181,7 @@ class TimedRun:
 def read_both_ways(run: TimedRun) -> pd.DataFrame:
     """Returns all of a query's state from its checkpoint; looked at key by key, its environments have the same."""
     frame = read_state(run.folder / "checkpoint")
-    reader = PointReader(run.driver, run.checkpoint, run.operator, str(run.folder / "state"), in_sql=int)
+    reader = PointReader(run.driver, run.checkpoint, run.spec, in_sql=int)
     rows: dict[str, list[StateRow]] = {}
     for row in map(StateRow._make, frame.itertuples(index=False)):
         rows.setdefault(repr(row.key), []).append(row)

@@ -126,9 +126,9 @@ class Driver:
             return controller.migrating or self._unmeasured
 
     @property
-    def hosts(self) -> tuple[str, ...]:
-        """Hosts that can have workers, ascending; empty where there is only one."""
-        return self._executor.hosts
+    def servers(self) -> Mapping[str, str]:
+        """Hosts that can have workers, see `impls.protocol.order.Executor`."""
+        return self._executor.servers
 
     def place(self, bin_: int) -> BinPlace:
         """Returns where a bin's state is, as of the plan that holds."""

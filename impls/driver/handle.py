@@ -99,7 +99,7 @@ class StreamHandle(Changeable, Autoscaled, Observed, Looked):
                 return self._place(policy, workers)
             controller = self._driver.controller
             owners = controller.commanded.tolist()
-            numbers = numbers_on(workers, hosts, controller.homes, owners, self._driver.hosts)
+            numbers = numbers_on(workers, hosts, controller.homes, owners, self._driver.servers)
             return np.array(numbers, np.int32)[self._place(policy, workers, numbers)]
 
         if hosts is None:
@@ -152,7 +152,7 @@ class StreamHandle(Changeable, Autoscaled, Observed, Looked):
             "running": not self._ended.is_set(),
             "refused": self._driver.metrics.counts()["refused"],
             **({} if self._listener is None else {"control": self._listener.status()}),
-            **hosts_of(homes, self._driver.hosts),
+            **hosts_of(homes, self._driver.servers),
             **self.autoscale_status(),
         }
 

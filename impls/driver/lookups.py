@@ -10,7 +10,7 @@ from impls.driver.control import Lent
 from impls.driver.driver import Driver
 from impls.driver.keystate import KeyState
 from impls.errors import UsageError
-from impls.operators.base import Operator
+from impls.worker.query import QuerySpec
 
 
 class StateCut(Protocol):
@@ -54,23 +54,20 @@ class StateReads(Protocol):
         """Returns what keeps the files of a cut for a reader in another process."""
 
 
-def state_reads(
-    driver: Driver, checkpoint: Checkpoint, operator: Operator, state_dir: str, in_sql: Callable[[str], int]
-) -> StateReads:
+def state_reads(driver: Driver, checkpoint: Checkpoint, spec: QuerySpec, in_sql: Callable[[str], int]) -> StateReads:
     """Returns what reads the state of a query: it stands above this package, and is loaded by its name.
 
     Args:
         driver: the query's.
         checkpoint: the query's.
-        operator: the one with which it began.
-        state_dir: folder of the workers' environments.
+        spec: what is constant for its life.
         in_sql: returns the value of an expression of Spark SQL, for operators with a `bin_sql` of their own.
 
     Raises:
         UsageError: the checkpoint does not say how state is read, or workers share a store.
     """
     reader = import_module("impls.reading.points").PointReader
-    reads: StateReads = reader(driver, checkpoint, operator, state_dir, in_sql)
+    reads: StateReads = reader(driver, checkpoint, spec, in_sql)
     return reads
 
 

@@ -3,6 +3,7 @@
 It separates the driver from what runs the workers' steps: Spark's micro-batches, or this process.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -91,8 +92,11 @@ class Executor(Protocol):
     """Runs the step of every worker of an order. What is constant for the query's life it knows already."""
 
     @property
-    def hosts(self) -> tuple[str, ...]:
-        """Hosts that can have workers, ascending; empty where there is only one."""
+    def servers(self) -> Mapping[str, str]:
+        """By host that can have workers the address at which it hands out bins, "" for an unknown one.
+
+        Empty where there is only one host.
+        """
 
     def run(self, order: EpochOrder, batch: Any) -> Answers:
         """Runs an epoch, or its like, and returns when every worker of the plan has answered.

@@ -7,6 +7,7 @@ that owns state keeps to the host where its environment is, its *home*, as long 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,8 @@ class Seating:
 
 
 ONE_HOST = Seating()
+NO_SERVERS: Mapping[str, str] = MappingProxyType({})
+"""Those of one host, see `impls.protocol.order.Executor`."""
 
 
 def seat_workers(
@@ -154,7 +157,7 @@ def renumbered(assignment: NDArray[np.int32], numbers: Sequence[int]) -> NDArray
     return np.array([names[worker] for worker in assignment.tolist()], np.int32)
 
 
-def hosts_of(homes: Mapping[int, str], hosts: Sequence[str]) -> dict[str, dict[str, list[int]]]:
+def hosts_of(homes: Mapping[int, str], hosts: Collection[str]) -> dict[str, dict[str, list[int]]]:
     """Returns the workers of each host that has a seat or had a worker; nothing where there is only one host."""
     known = sorted({*hosts, *homes.values()})
     return {"hosts": {host: sorted(w for w, at in homes.items() if at == host) for host in known}} if known else {}

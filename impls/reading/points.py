@@ -7,13 +7,10 @@ before and after it reads, and reads again if the bin has moved meanwhile.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
 from functools import cached_property
-from pathlib import Path
 from threading import BoundedSemaphore
-from typing import Any, NamedTuple
+from typing import Any
 
-import lmdb
 import numpy as np
 
 from impls.aggregation import GROUPING_KEY
@@ -22,41 +19,24 @@ from impls.driver.control import Lent
 from impls.driver.driver import Driver
 from impls.driver.keeper import Keeper
 from impls.driver.keystate import KeyState, StateRow
-from impls.errors import CorruptStateError, StateError, UsageError
+from impls.errors import StateError, UsageError
 from impls.operators import DenseCount
 from impls.operators.base import Operator
-from impls.protocol.places import BinPlace
 from impls.reading.cuts import Cut
+from impls.reading.environments import Environments, Views
 from impls.reading.forms import ONLY_FIRST, Reader, reader_of
 from impls.reading.keys import KeyReader, StoredKey
 from impls.reading.stored import check_changelog
 from impls.reading.texts import fields_of
 from impls.reading.variables import Variables
-from impls.spark.readiness import host_name
-from impls.store.entries import stored_name
-from impls.store.environment import DAMAGE, Store, read_meta, store_path
+from impls.store.environment import DAMAGE
 from impls.store.hashing import bin_of_hash, hash_bytes, hash_int64
-from impls.store.lookup import count_at, entries_between, has_bin, keyed_entries, own_timers, timers_of_key
-from impls.store.state import BinState
-from impls.worker.state import read_state
+from impls.store.lookup import KeyEntries
+from impls.worker.query import QuerySpec
 
 _PATIENCE_S = 5.0  # for which an environment may be away, as when it is rebuilt
 _PAUSE_S = 0.005
 _AT_ONCE = 8  # readers: an environment has places for some hundred, and workers that pull need theirs
-
-
-class _View(NamedTuple):
-    """An environment at a worker's last commit.
-
-    Attributes:
-        txn: shows it.
-        epoch: the last epoch that the worker has ended.
-        begun: the last epoch in which it has dropped what it was to drop, before it pulled anything.
-    """
-
-    txn: lmdb.Transaction
-    epoch: int
-    begun: int
 
 
 class PointReader:
@@ -65,19 +45,19 @@ class PointReader:
     Args:
         driver: the query's, which knows where bins are.
         checkpoint: the query's.
-        operator: the one with which the query began.
-        state_dir: folder of the workers' environments.
+        spec: what is constant for its life; the operator is the one with which it began.
         in_sql: returns the value of an expression of Spark SQL.
 
     Raises:
         UsageError: the checkpoint does not say how state is read, or workers share a store.
     """
 
-    def __init__(
-        self, driver: Driver, checkpoint: Checkpoint, operator: Operator, state_dir: str, in_sql: Callable[[str], int]
-    ):
-        self._driver, self._checkpoint, self._state_dir = driver, checkpoint, state_dir
-        self._operator, self._in_sql, self._bins = operator.keyed, in_sql, driver.controller.bins
+    def __init__(self, driver: Driver, checkpoint: Checkpoint, spec: QuerySpec, in_sql: Callable[[str], int]):
+        self._driver, self._checkpoint = driver, checkpoint
+        self._environments = Environments(
+            checkpoint.query, checkpoint.generation, spec.state_dir, spec.transfer, lambda: driver.servers
+        )
+        self._operator, self._in_sql, self._bins = spec.operator.keyed, in_sql, driver.controller.bins
         _, self._settings = settings_of(checkpoint.folder)
         if self._settings["state"] == "shared":
             raise UsageError("The state of this query is in the store that all workers share: look at it there.")
@@ -130,30 +110,34 @@ class PointReader:
     def _attempt(self, wanted: Sequence[tuple[int, StoredKey, int]]) -> dict[int, KeyState]:
         """Returns the state of those keys whose bins have not moved meanwhile."""
         places = {bin_: self._driver.place(bin_) for _, _, bin_ in wanted}
+        names = {n: (bin_, self._name(bin_, key)) for n, key, bin_ in wanted}
+        with self._turns:
+            asked = [(names[n], places[bin_]) for n, _, bin_ in wanted]
+            looked = Views(self._environments, self._form["values"], asked)
         found = {}
-        with self._turns, ExitStack() as opened:
-            views = _Views(self._checkpoint.query, self._state_dir, opened)
-            for n, key, bin_ in wanted:
-                view, epoch = views.with_bin(bin_, places[bin_])
-                found[n] = KeyState(key.shown, epoch, tuple(self._rows(view.txn, bin_, key)))
+        for n, key, bin_ in wanted:
+            where = looked.of(names[n], places[bin_])
+            found[n] = KeyState(key.shown, where.epoch, tuple(self._rows(where.found, bin_, key)))
         stayed = {bin_ for bin_, place in places.items() if self._driver.place(bin_) == place}
         return {n: found[n] for n, _, bin_ in wanted if bin_ in stayed}
 
-    def _rows(self, txn: lmdb.Transaction, bin_: int, key: StoredKey) -> Iterator[StateRow]:
+    def _name(self, bin_: int, key: StoredKey) -> bytes:
+        """Returns the name of a key for whoever looks at its bin, see `impls.store.lookup.Key`."""
+        if self._form["values"] != "dense":
+            return key.raw
+        assert key.number is not None, "keys of counts are integers"
+        slot = key.number - bin_ * DenseCount(self._form["keys"]).per_bin(self._bins)
+        return slot.to_bytes(8, "big") if 0 <= key.number < self._form["keys"] else b""
+
+    def _rows(self, found: KeyEntries, bin_: int, key: StoredKey) -> Iterator[StateRow]:
         values = self._form["values"]
         if values == "dense":
-            yield from self._count(txn, bin_, key)
+            for _, raw in found.entries:
+                yield StateRow(bin_, key.shown, "value", "", None, int.from_bytes(raw, "little"))
             return
-        entries = _entries(txn, bin_, values, key.raw)
-        turned = values in ONLY_FIRST and BinState(txn, self._bins).shape(bin_)
-        for row in (self._as_bytes if turned else self._read)(bin_, entries):
+        turned = values in ONLY_FIRST and found.shape
+        for row in (self._as_bytes if turned else self._read)(bin_, found.entries):
             yield row._replace(key=key.shown)
-
-    def _count(self, txn: lmdb.Transaction, bin_: int, key: StoredKey) -> Iterator[StateRow]:
-        assert key.number is not None, "keys of counts are integers"
-        first = bin_ * DenseCount(self._form["keys"]).per_bin(self._bins)
-        if 0 <= key.number < self._form["keys"]:
-            yield StateRow(bin_, key.number, "value", "", None, count_at(txn, bin_, key.number - first))
 
     @cached_property
     def _read(self) -> Reader:
@@ -186,57 +170,3 @@ class PointReader:
 def _given_up(failure: Exception | None) -> StateError:
     why = "its bin moved again and again" if failure is None else str(failure).rstrip(".")
     return StateError(f"The state of the key could not be read for {_PATIENCE_S:.0f} s: {why}.")
-
-
-def _entries(txn: lmdb.Transaction, bin_: int, values: str, key: bytes) -> list[tuple[bytes, bytes]]:
-    """Returns the entries of a key in a form of values."""
-    if values == "keyed":
-        return [*timers_of_key(txn, bin_, key), *keyed_entries(txn, bin_, key)]
-    if values == "processor":
-        return [*keyed_entries(txn, bin_, key), *own_timers(txn, bin_, key)]
-    name = stored_name(b"", key)
-    return entries_between(txn, bin_, name, name + b"\0")
-
-
-class _Views:
-    """Environments of this host, each opened once, until `opened` ends.
-
-    Raises CorruptStateError or StateError for one that cannot be read now.
-    """
-
-    def __init__(self, query: str, state_dir: str, opened: ExitStack):
-        self._query, self._state_dir, self._opened = query, Path(state_dir), opened
-        self._views: dict[int, _View] = {}
-
-    def with_bin(self, bin_: int, place: BinPlace) -> tuple[_View, int]:
-        """Returns where a bin is, and the last epoch of which it has everything there."""
-        if place.target is not None:
-            with suppress(*DAMAGE, StateError):  # one that is not ready has not taken the bin either
-                view = self._at(place.target, place.homes[1])
-                if view.begun >= place.epoch and has_bin(view.txn, bin_):
-                    return view, min(view.epoch, place.epoch)
-        view = self._at(place.location, place.homes[0])
-        return view, min(view.epoch, place.epoch if place.target is None else place.epoch - 1)
-
-    def _at(self, worker: int, home: str) -> _View:
-        if worker not in self._views:
-            if home and home != host_name():
-                raise UsageError(
-                    f"Worker {worker} is on the host {home}: state is read on the driver's host only; "
-                    "impls.read_state, or ./inv state --epoch, reads the checkpoint."
-                )
-            path = store_path(self._state_dir / home, worker)
-            store = self._opened.enter_context(Store.open(path, readonly=True))
-            if store.used_bytes() > (path / "data.mdb").stat().st_size:  # to read beyond its end ends the process
-                raise CorruptStateError(f"The state in {path} is truncated.")
-            self._views[worker] = self._view(path, self._opened.enter_context(store.reading(buffers=False)))
-        return self._views[worker]
-
-    def _view(self, path: Path, txn: lmdb.Transaction) -> _View:
-        meta = read_meta(txn)
-        if meta is None:
-            raise CorruptStateError(f"The state in {path} is being made.")
-        if meta.query != self._query:
-            raise StateError(f"The state in {path} belongs to another query.")
-        state = read_state(txn)
-        return _View(txn, meta.epoch, -1 if state is None else state.begun)

@@ -1,7 +1,7 @@
 """The executor of real-time mode: it hands an epoch to long-lived tasks and returns when every worker has ended it."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from impls.errors import StateError
 from impls.protocol.coordinator import Awaited, Coordinator, Rise
 from impls.protocol.order import Answers, EpochOrder
 from impls.protocol.report import Report
+from impls.protocol.seats import NO_SERVERS
 from impls.protocol.session import Closed, Due, Hello, Say
 from impls.realtime.link import Event, Lost, Switchboard
 from impls.worker.cells import CELL
@@ -38,11 +39,11 @@ class RealTimeExecutor:
     """Runs epochs on the tasks that are connected to a switchboard; used by one thread.
 
     Attributes:
-        hosts: none, as real-time mode runs on one host.
+        servers: none, as real-time mode runs on one host.
         check: called again and again while an epoch runs; raises SessionLost when the query has ended.
     """
 
-    hosts: tuple[str, ...] = ()
+    servers: Mapping[str, str] = NO_SERVERS
 
     def __init__(self, switchboard: Switchboard, check: Callable[[], None] = lambda: None):
         self._switchboard, self.check = switchboard, check

@@ -5,7 +5,7 @@ An epoch is one Spark job with a task per worker.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from pyspark.sql.utils import ForeachBatchFunction
 from impls.driver.epochs import QueryEnded, StopNeeded
 from impls.errors import InvalidPlanError, StateError, UsageError
 from impls.protocol.order import Answers, EpochOrder
-from impls.protocol.seats import rounds_needed, seat_workers, workers_of_seats
+from impls.protocol.seats import NO_SERVERS, rounds_needed, seat_workers, workers_of_seats
 from impls.spark.cause import cause_of
 from impls.spark.cluster import registered
 from impls.spark.columns import RoutingColumn, worker_column, workers_column
@@ -34,7 +34,7 @@ from impls.worker.query import QuerySpec
 class MicroBatchExecutor:
     """Sends the records of a micro-batch to their workers and runs each worker's step in a Spark task."""
 
-    hosts: tuple[str, ...] = ()
+    servers: Mapping[str, str] = NO_SERVERS
 
     def __init__(self, spec: QuerySpec):
         self._job = StepJob(spec)
@@ -120,8 +120,7 @@ class SeatedExecutor:
 
     The seats are made anew when executors come or go, and when workers need more of them, or fewer.
 
-    Attributes:
-        hosts: the hosts that have seats, ascending; empty before the first epoch.
+    Hosts are those that have seats, none before the first epoch.
     """
 
     def __init__(self, spec: QuerySpec):
@@ -136,9 +135,9 @@ class SeatedExecutor:
         self._column = RoutingColumn()
 
     @property
-    def hosts(self) -> tuple[str, ...]:
-        """The hosts that have seats, ascending."""
-        return tuple(sorted(set(self._anchor.hosts))) if self._anchor else ()
+    def servers(self) -> Mapping[str, str]:
+        """By host with a seat the address at which it hands out bins."""
+        return {host: self._servers.get(host, "") for host in sorted(self._anchor.hosts)} if self._anchor else {}
 
     def run(self, order: EpochOrder, batch: DataFrame) -> Answers:
         """Runs an epoch on a DataFrame with the columns of `impls.spark.columns.prepared`."""

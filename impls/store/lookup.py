@@ -1,81 +1,179 @@
-"""Entries of a key, read beside the worker that writes them: nothing is written, and packs stay packs."""
+"""What an environment has of keys, read beside the worker that writes it: nothing is written, and packs stay packs."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
 
 import lmdb
 
-from impls.errors import CorruptStateError
+from impls.errors import CorruptStateError, StateError
+from impls.protocol.jsontext import from_text
 from impls.store import naming
-from impls.store.checked import check_absent, whole_range
-from impls.store.entries import SLOTS, block_numbers, open_blocks, open_entries
+from impls.store.checked import check_absent, get_checked, whole_range
+from impls.store.entries import SLOTS, block_numbers, open_blocks, open_entries, stored_name
+from impls.store.environment import Store, read_meta
 from impls.store.packs import beside_packs, packed_between
-from impls.store.tables import DENSE, SIZE, STATE, bin_key
+from impls.store.state import BinState
+from impls.store.tables import AFTER, DENSE, SIZE, STATE, bin_key
 
 Entry = tuple[bytes, bytes]
+Key = tuple[int, bytes]
+"""Bin and name of a key; of a count in a dense bin, its slot in 8 bytes, and nothing for a slot that is not there."""
 
 
-def has_bin(txn: lmdb.Transaction, bin_: int) -> bool:
-    """Returns whether a bin's size is recorded, as that of one which has come or has had an entry is."""
-    return txn.get(bin_key(SIZE, bin_)) is not None
+class KeyEntries(NamedTuple):
+    """What an environment has of a key.
 
-
-def entries_between(txn: lmdb.Transaction, bin_: int, low: bytes, high: bytes) -> list[Entry]:
-    """Returns (key, value) of a bin's entries with low <= key < high, in key order.
-
-    Raises CorruptStateError when one of them is damaged, or what stands beside their place.
+    Attributes:
+        there: whether the key's bin is in it.
+        shape: the version of the pipeline by which the bin's values are what they are, 0 for that of the begin.
+        entries: (key of an entry, value), in order; of a count (slot, 8 bytes).
     """
-    prefix = bin_key(STATE, bin_)
-    bounds = prefix + low, prefix + high
-    items = sorted([*whole_range(txn, *bounds), *packed_between(txn, *bounds)])
-    if not items:
-        check_absent(txn, [bounds[0], *beside_packs(txn, [bounds[0]])])
-    return open_entries(items)
+
+    there: bool
+    shape: int
+    entries: list[Entry]
 
 
-def _first_between(txn: lmdb.Transaction, bin_: int, low: bytes, high: bytes) -> bytes | None:
-    """Returns the lowest key of a bin's entries with low <= key < high, None when there is none."""
-    prefix = bin_key(STATE, bin_)
-    bounds = prefix + low, prefix + high
-    both = whole_range(txn, *bounds), packed_between(txn, *bounds)
-    found = [next((name for name, _ in items), None) for items in both]
-    return min((name[len(prefix) :] for name in found if name is not None), default=None)
+class Seen(NamedTuple):
+    """What an environment has of keys at a worker's last commit.
 
-
-def count_at(txn: lmdb.Transaction, bin_: int, slot: int) -> int:
-    """Returns the count at a place of a dense bin, which must be there; raises CorruptStateError otherwise."""
-    block, place = divmod(slot, SLOTS)
-    name = bin_key(DENSE, bin_) + block.to_bytes(4, "big")
-    raw = txn.get(name)
-    if raw is None:
-        raise CorruptStateError(f"Bin {bin_} lacks a block of counts: its state is damaged.")
-    return int(open_blocks(bytes(raw), block_numbers([name]), f"bin {bin_}")[0, place])
-
-
-_FAMILIES = (naming.VALUE, naming.LIST, naming.MAP, naming.ITEM)
-
-
-def keyed_entries(txn: lmdb.Transaction, bin_: int, key: bytes) -> list[Entry]:
-    """Returns the entries of a key's state variables, in key order, see `impls.store.naming`.
-
-    Names of variables come from the store: of each family the lowest name tells one, and behind its entries is the
-    next. Raises CorruptStateError as `entries_between` does.
+    Attributes:
+        epoch: the last epoch that the worker has ended.
+        begun: the last epoch in which it has dropped what it was to drop, before it pulled anything.
+        keys: of each key.
     """
-    part, found = naming.key_part(key), list[Entry]()
-    for family in _FAMILIES:
-        low, high = family, bytes([family[0] + 1])
-        while (name := _first_between(txn, bin_, low, high)) is not None:
-            label = name[: 2 + name[1]]
-            found += entries_between(txn, bin_, label + part, naming.after(label + part))
-            low = naming.after(label)
-    return found
+
+    epoch: int
+    begun: int
+    keys: list[KeyEntries]
 
 
-def timers_of_key(txn: lmdb.Transaction, bin_: int, key: bytes) -> list[Entry]:
-    """Returns the entries of a key's timers, found among all timers of its bin."""
-    timers = entries_between(txn, bin_, naming.TIMER, naming.VALUE)
-    return [(name, value) for name, value in timers if naming.timer_of(name, value)[1] == key]
+class TooLargeError(StateError):
+    """What was found is more than there is room for."""
 
 
-def own_timers(txn: lmdb.Transaction, bin_: int, key: bytes) -> list[Entry]:
-    """Returns what `timers_of_key` does where timers are kept by key too, see `naming.own_timer_name`."""
-    head = naming.TIMERS + naming.key_part(key)
-    own = entries_between(txn, bin_, head, naming.after(head))
-    return [naming.timer_name(naming.time_of(name[len(head) :]), key) for name, _ in own]
+@contextmanager
+def looking(path: Path) -> Iterator[lmdb.Transaction]:
+    """Opens an environment for reading beside its worker; raises CorruptStateError for none, or one that is cut off."""
+    with Store.open(path, readonly=True) as store:
+        if store.used_bytes() > (path / "data.mdb").stat().st_size:  # to read beyond its end ends the process
+            raise CorruptStateError(f"The state in {path} is truncated.")
+        with store.reading(buffers=False) as txn:
+            yield txn
+
+
+def look(txn: lmdb.Transaction, query: str, values: str, keys: Sequence[Key], most: int | None = None) -> Seen:
+    """Returns what an environment has of keys.
+
+    Args:
+        txn: shows it.
+        query: whose it is to be.
+        values: what entries are, see `impls.reading.forms`.
+        keys: the keys.
+        most: bytes of names and values that there is room for; None for any number.
+
+    Raises:
+        CorruptStateError: it is being made, or damaged.
+        StateError: it belongs to another query.
+        TooLargeError: there is more than `most`.
+    """
+    meta = read_meta(txn)
+    if meta is None:
+        raise CorruptStateError("The state of the worker is being made.")
+    if meta.query != query:
+        raise StateError("The state of the worker belongs to another query.")
+    raw = get_checked(txn, AFTER)
+    begun = -1 if raw is None else int(from_text(raw).get("begun", -1))
+    return Seen(meta.epoch, begun, _Lookup(txn, values, most).of(keys))
+
+
+class _Lookup:
+    """Finds entries of keys, up to so many bytes."""
+
+    def __init__(self, txn: lmdb.Transaction, values: str, most: int | None):
+        self._txn, self._values, self._left = txn, values, most
+
+    def of(self, keys: Sequence[Key]) -> list[KeyEntries]:
+        return [self._of(*key) for key in keys]
+
+    def _of(self, bin_: int, key: bytes) -> KeyEntries:
+        there = self._txn.get(bin_key(SIZE, bin_)) is not None  # recorded when it has come, or has had an entry
+        if not there:
+            return KeyEntries(False, 0, [])
+        return KeyEntries(True, BinState(self._txn, bin_ + 1).shape(bin_), self._entries(bin_, key))
+
+    def _entries(self, bin_: int, key: bytes) -> list[Entry]:
+        match self._values:
+            case "dense":
+                return [(key, self._count_at(bin_, key))] if key else []
+            case "keyed":
+                return [*self._timers(bin_, key), *self._variables(bin_, key)]
+            case "processor":
+                return [*self._own_timers(bin_, key), *self._variables(bin_, key)]
+        name = stored_name(b"", key)
+        return self._between(bin_, name, name + b"\0")
+
+    def _between(self, bin_: int, low: bytes, high: bytes) -> list[Entry]:
+        """Returns a bin's entries with low <= name < high, in order."""
+        prefix = bin_key(STATE, bin_)
+        bounds = prefix + low, prefix + high
+        items = sorted(self._within(chain(whole_range(self._txn, *bounds), packed_between(self._txn, *bounds))))
+        if not items:
+            check_absent(self._txn, [bounds[0], *beside_packs(self._txn, [bounds[0]])])
+        return open_entries(items)
+
+    def _within(self, items: Iterable[Entry]) -> Iterator[Entry]:
+        """Yields items as long as there is room."""
+        for name, value in items:
+            if self._left is not None:
+                self._left -= len(name) + len(value)
+                if self._left < 0:
+                    raise TooLargeError("The state that is asked for is too large for an answer.")
+            yield name, value
+
+    def _first_between(self, bin_: int, low: bytes, high: bytes) -> bytes | None:
+        """Returns the lowest key of a bin's entries with low <= key < high, None when there is none."""
+        prefix = bin_key(STATE, bin_)
+        bounds = prefix + low, prefix + high
+        both = whole_range(self._txn, *bounds), packed_between(self._txn, *bounds)
+        found = [next((name for name, _ in items), None) for items in both]
+        return min((name[len(prefix) :] for name in found if name is not None), default=None)
+
+    def _count_at(self, bin_: int, key: bytes) -> bytes:
+        """Returns the count at a place of a dense bin, which must be there; raises CorruptStateError otherwise."""
+        block, place = divmod(int.from_bytes(key, "big"), SLOTS)
+        name = bin_key(DENSE, bin_) + block.to_bytes(4, "big")
+        raw = self._txn.get(name)
+        if raw is None:
+            raise CorruptStateError(f"Bin {bin_} lacks a block of counts: its state is damaged.")
+        count = int(open_blocks(bytes(raw), block_numbers([name]), f"bin {bin_}")[0, place])
+        return count.to_bytes(8, "little")
+
+    def _variables(self, bin_: int, key: bytes) -> list[Entry]:
+        """Returns the entries of a key's state variables, in order, see `impls.store.naming`.
+
+        Names of variables come from the store: of each family the lowest name tells one, and behind its entries is the
+        next.
+        """
+        part, found = naming.key_part(key), list[Entry]()
+        for family in (naming.VALUE, naming.LIST, naming.MAP, naming.ITEM):
+            low, high = family, bytes([family[0] + 1])
+            while (name := self._first_between(bin_, low, high)) is not None:
+                label = name[: 2 + name[1]]
+                found += self._between(bin_, label + part, naming.after(label + part))
+                low = naming.after(label)
+        return found
+
+    def _timers(self, bin_: int, key: bytes) -> list[Entry]:
+        """Returns the entries of a key's timers, found among all timers of its bin."""
+        timers = self._between(bin_, naming.TIMER, naming.VALUE)
+        return [(name, value) for name, value in timers if naming.timer_of(name, value)[1] == key]
+
+    def _own_timers(self, bin_: int, key: bytes) -> list[Entry]:
+        """Returns what `_timers` does where timers are kept by key too, see `naming.own_timer_name`."""
+        head = naming.TIMERS + naming.key_part(key)
+        own = self._between(bin_, head, naming.after(head))
+        return [naming.timer_name(naming.time_of(name[len(head) :]), key) for name, _ in own]

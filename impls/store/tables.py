@@ -14,6 +14,7 @@ META = b"\x00"
 STATE = b"\x01"
 QUEUE = b"\x02"
 OUTBOX = b"\x03"
+AFTER = OUTBOX + b"after"  # what a worker knows beside its bins, see `impls.worker.state`; of its kind are small items
 SIZE = b"\x04"
 DENSE = b"\x05"
 DUE = b"\x06"

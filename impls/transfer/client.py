@@ -1,4 +1,4 @@
-"""A task pulls bins from another host's server, and starts or finds the server of its own host."""
+"""Pulls bins from another host's server, looks at keys there, and starts or finds the server of its own host."""
 
 import hmac
 import logging
@@ -20,15 +20,31 @@ from pyarrow import flight
 
 from impls.errors import CorruptStateError
 from impls.store.bins import BinArrival, open_size
+from impls.store.lookup import Seen
 from impls.transfer.process import Charge, Owner, Places
 from impls.transfer.settings import TLS_NAME, Transfer
-from impls.transfer.ticket import PROOF, REASONS, RefusedError, Ticket, is_size, items_of, proof_of, runs_of, seal
+from impls.transfer.ticket import (
+    PROOF,
+    REASONS,
+    KeyRequest,
+    RefusedError,
+    Ticket,
+    is_size,
+    items_of,
+    proof_of,
+    requests_of,
+    runs_of,
+    seal,
+    seen_of,
+)
 
 _AHEAD = 4  # messages that wait to be installed
 _CLIENTS_MAX = 16
 _POLL_S = 0.1
 
-_clients: OrderedDict[tuple[str, Transfer], flight.FlightClient] = OrderedDict()
+_Server = tuple[str, Transfer]
+_clients: OrderedDict[_Server, flight.FlightClient] = OrderedDict()
+_clients_lock = threading.Lock()
 
 
 def fetch(
@@ -59,10 +75,25 @@ def fetch(
         raise CorruptStateError(f"Host {ticket.host} sends {len(left)} bins less than was asked for.")
 
 
+def look_from(transfer: Transfer, address: str, asked: KeyRequest) -> Seen:
+    """Returns what a worker's environment on another host has of keys; may be called from any thread.
+
+    Many keys take several requests, between which the worker may commit.
+
+    Raises RefusedError when the server refuses, and CorruptStateError as `fetch` does.
+    """
+    seen: list[Seen] = []
+    for part in requests_of(asked):
+        messages = list(_Reader(transfer, address, part, transfer.deadline_s(0)))
+        seen.append(seen_of([item for items in messages for item in items], len(part.keys)))
+    keys = [found for one in seen for found in one.keys]
+    return Seen(min(one.epoch for one in seen), min(one.begun for one in seen), keys)
+
+
 class _Reader:
     """The messages of one pull, read by a thread of its own a few ahead; iterating ends or raises in time."""
 
-    def __init__(self, transfer: Transfer, address: str, ticket: Ticket, deadline_s: float):
+    def __init__(self, transfer: Transfer, address: str, ticket: Ticket | KeyRequest, deadline_s: float):
         self._transfer, self._address, self._ticket, self._deadline_s = transfer, address, ticket, deadline_s
         self._messages: queue.Queue[Any] = queue.Queue(_AHEAD)
         self._stop = threading.Event()
@@ -136,27 +167,35 @@ def _client(transfer: Transfer, address: str, host: str) -> flight.FlightClient:
     key, parts = (address, transfer), urlsplit(address)
     try:  # gRPC itself would wait for 20 s for a host that is cut off
         socket.create_connection((str(parts.hostname), int(parts.port or 0)), transfer.connect_s).close()
-        if key in _clients:
-            _clients.move_to_end(key)
-            return _clients[key]
-        tls: dict[str, Any] = {}
-        if transfer.certificate:
-            tls = {
-                "tls_root_certs": transfer.certificate,
-                "cert_chain": transfer.certificate,
-                "private_key": transfer.key,
-                "override_hostname": TLS_NAME,
-            }
-        _clients[key] = flight.FlightClient(address, **tls)
+        with _clients_lock:
+            return _kept(key)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise CorruptStateError(f"Host {host} does not answer at {address}: {error}.") from error
+
+
+def _kept(key: _Server) -> flight.FlightClient:
+    """Returns the connection to a server, new if there is none."""
+    if key in _clients:
+        _clients.move_to_end(key)
+        return _clients[key]
+    address, transfer = key
+    tls: dict[str, Any] = {}
+    if transfer.certificate:
+        tls = {
+            "tls_root_certs": transfer.certificate,
+            "cert_chain": transfer.certificate,
+            "private_key": transfer.key,
+            "override_hostname": TLS_NAME,
+        }
+    client = _clients[key] = flight.FlightClient(address, **tls)
     while len(_clients) > _CLIENTS_MAX:
         _clients.popitem(last=False)[1].close()
-    return _clients[key]
+    return client
 
 
 def _forget(transfer: Transfer, address: str) -> None:
-    client = _clients.pop((address, transfer), None)
+    with _clients_lock:
+        client = _clients.pop((address, transfer), None)
     if client is not None:
         client.close()
 

@@ -1,4 +1,4 @@
-"""The Flight service that hands out the bins of a host's environments: read only, to who has the query's token."""
+"""The Flight service that hands out bins and keys of a host's environments: read only, to who has the query's token."""
 
 import threading
 import time
@@ -16,11 +16,24 @@ from impls.closing import end_all
 from impls.errors import CorruptStateError, StateError
 from impls.store.bins import read_size, size_record
 from impls.store.environment import Store, read_meta, store_path
+from impls.store.lookup import TooLargeError, look, looking
 from impls.store.moving import moving_packs
 from impls.store.pages import Leaves, leaves_of
 from impls.store.tables import PACKS, STATE, STATE_TABLES, bin_range
 from impls.transfer.settings import Transfer
-from impls.transfer.ticket import PROOF, REASONS, SCHEMA, RefusedError, Ticket, batch_of, open_ticket, packed, proof_of
+from impls.transfer.ticket import (
+    PROOF,
+    REASONS,
+    SCHEMA,
+    KeyRequest,
+    RefusedError,
+    Ticket,
+    answer_of,
+    batch_of,
+    open_request,
+    packed,
+    proof_of,
+)
 
 
 def check_source(view: lmdb.Transaction, *, query: str, epoch: int) -> None:
@@ -70,6 +83,7 @@ def _stored(view: lmdb.Transaction, low: bytes, high: bytes) -> Iterator[tuple[b
         yield item
 
 
+_LOOKING, _LOOKED_BYTES = 2, 64 << 20  # of looks at keys: at once, and bytes in the answer of each
 _IDLE_S = 60.0  # a stream of which nobody has taken a message for so long is given up
 
 
@@ -79,7 +93,7 @@ class Counts:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._refused: Counter[str] = Counter()
-        self._numbers: Counter[str] = Counter(served=0, failed=0, bytes=0, most=0)
+        self._numbers: Counter[str] = Counter(served=0, failed=0, looks=0, bytes=0, most=0)
 
     def refuse(self, reason: str) -> None:
         """Counts a refused call."""
@@ -97,7 +111,7 @@ class Counts:
             self._numbers["most"] = max(self._numbers["most"], number)
 
     def now(self) -> dict[str, Any]:
-        """Returns streams served and failed, bytes, the most streams at once, and refused calls by reason."""
+        """Returns streams served and failed, looks at keys, bytes, most streams at once, refused calls by reason."""
         with self._lock:
             return {**self._numbers, "refused": dict(sorted(self._refused.items()))}
 
@@ -157,6 +171,7 @@ class BinServer(flight.FlightServerBase):  # type: ignore[misc]
         self._transfer, self._query, self._generation = transfer, query, generation
         self._host, self._state_dir = host, Path(state_dir)
         self._turns = threading.BoundedSemaphore(transfer.streams)
+        self._looking = threading.BoundedSemaphore(_LOOKING)  # so that pulls wait for nobody who looks at keys
         self._streams: set[_Stream] = set()
         how: dict[str, Any] = {"middleware": {"only-get": _OnlyGet(self.counts)}}
         if transfer.certificate:
@@ -173,9 +188,12 @@ class BinServer(flight.FlightServerBase):  # type: ignore[misc]
         return f"{self._transfer.scheme}://{_bracketed(self._host)}:{self.port}"
 
     def do_get(self, _context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.GeneratorStream:
-        """Streams the bins of a sealed ticket."""
+        """Streams what a sealed request asks for."""
         try:
             asked = self._admitted(ticket.ticket)
+            if isinstance(asked, KeyRequest):
+                return self._answer(ticket.ticket, packed(self._looked(asked), self._transfer.batch_bytes))
+            self._await_turn(self._turns)
             try:
                 served = self._served(self._opened(asked), asked)
             except BaseException:
@@ -185,17 +203,38 @@ class BinServer(flight.FlightServerBase):  # type: ignore[misc]
             self.counts.refuse(error.reason)
             raise _as_flight_error(error) from error
         next(served)  # a generator that was never entered would not end what it has to end
-        proof = proof_of(ticket.ticket, self._transfer.token)
-        return flight.GeneratorStream(SCHEMA.with_metadata({PROOF: proof}), served)
+        return self._answer(ticket.ticket, served)
 
-    def _admitted(self, sealed: bytes) -> Ticket:
-        """Returns what is asked for once it is this request's turn."""
-        asked = open_ticket(sealed, self._transfer.token)
+    def _answer(self, sealed: bytes, batches: Iterator[pa.RecordBatch]) -> flight.GeneratorStream:
+        proof = proof_of(sealed, self._transfer.token)
+        return flight.GeneratorStream(SCHEMA.with_metadata({PROOF: proof}), batches)
+
+    def _admitted(self, sealed: bytes) -> Ticket | KeyRequest:
+        asked = open_request(sealed, self._transfer.token)
         if (asked.query, asked.generation, asked.host) != (self._query, self._generation, self._host):
             raise RefusedError("other")
-        if not self._turns.acquire(timeout=self._transfer.busy_s):
-            raise RefusedError("busy")
         return asked
+
+    def _await_turn(self, turns: threading.BoundedSemaphore) -> None:
+        if not turns.acquire(timeout=self._transfer.busy_s):
+            raise RefusedError("busy")
+
+    def _looked(self, asked: KeyRequest) -> list[tuple[bytes, bytes]]:
+        """Returns what a worker's environment has of keys, as an answer's items."""
+        self._await_turn(self._looking)
+        try:
+            with looking(store_path(self._state_dir, asked.worker)) as txn:
+                found = answer_of(look(txn, asked.query, asked.values, asked.keys, _LOOKED_BYTES))
+        except TooLargeError as error:
+            raise RefusedError("large") from error
+        except (CorruptStateError, lmdb.Error, OSError) as error:
+            raise RefusedError("damaged", str(error).rstrip(".")) from error
+        except StateError as error:
+            raise RefusedError("foreign", str(error).rstrip(".")) from error
+        finally:
+            self._looking.release()
+        self.counts.add(looks=1)
+        return found
 
     def _opened(self, asked: Ticket) -> _Stream:
         try:

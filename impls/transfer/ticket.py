@@ -1,11 +1,12 @@
-"""A request for bins, sealed with the token, and the Arrow batches that answer it."""
+"""Requests for bins and for the state of keys, sealed with the token, and the Arrow batches that answer them."""
 
 import hashlib
 import hmac
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import accumulate, pairwise
+from dataclasses import asdict, dataclass, field, replace
+from itertools import accumulate, islice, pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pyarrow as pa
 from impls.errors import CorruptStateError, StateError
 from impls.protocol.arrays import MAX_BINS
 from impls.protocol.jsontext import from_text, to_text
+from impls.store.lookup import Key, KeyEntries, Seen
 from impls.store.tables import SIZE
 
 REASONS = {
@@ -26,11 +28,13 @@ REASONS = {
     "ahead": "its state is ahead of the epoch: this attempt is outdated",
     "damaged": "its state is damaged",
     "busy": "it serves too many others",
+    "large": "the state that is asked for is too large for an answer",
 }
 PROOF = b"proof"  # of the answer's schema
 _MAC_BYTES = 32
 _TICKET_BYTES_MAX = 1 << 18
 _WORKERS_MAX = 1 << 20
+_KEYS_BYTES, _KEY_BYTES = _TICKET_BYTES_MAX - 4096, 16  # of the keys of a request; of a key beside its digits
 
 
 class RefusedError(Exception):
@@ -68,30 +72,85 @@ class Ticket:
     nonce: str = field(default_factory=lambda: secrets.token_hex(8))
 
 
-def seal(ticket: Ticket, token: bytes) -> bytes:
-    """Returns a ticket as it travels."""
-    body = to_text(asdict(ticket))
-    return _mac(token, b"ask", body) + body
+@dataclass(frozen=True, slots=True)
+class KeyRequest:
+    """A request for the state of keys, see `impls.store.lookup.look`.
+
+    Attributes:
+        query, generation: whose state.
+        host: that is asked, so that no other one answers.
+        worker: whose environment is looked at.
+        values: what entries are.
+        keys: bin and name of each key.
+        nonce: random, so that each request has its own proof.
+    """
+
+    query: str
+    generation: int
+    host: str
+    worker: int
+    values: str
+    keys: tuple[Key, ...]
+    nonce: str = field(default_factory=lambda: secrets.token_hex(8))
 
 
-def open_ticket(raw: bytes, token: bytes) -> Ticket:
-    """Returns the ticket that `seal` made with the same token; raises RefusedError for anything else."""
+def requests_of(look: KeyRequest) -> Iterator[KeyRequest]:
+    """Yields requests that ask for the keys of one, as many as fit into each."""
+    keys: list[Key] = []
+    room = _KEYS_BYTES
+    for key in look.keys:
+        room -= 2 * len(key[1]) + _KEY_BYTES
+        if room < 0 and keys:
+            yield replace(look, keys=tuple(keys), nonce=secrets.token_hex(8))
+            keys, room = [], _KEYS_BYTES
+        keys.append(key)
+    yield replace(look, keys=tuple(keys))
+
+
+def seal(asked: Ticket | KeyRequest, token: bytes) -> bytes:
+    """Returns a request as it travels."""
+    data = asdict(asked)
+    if isinstance(asked, KeyRequest):
+        data["keys"] = [[bin_, key.hex()] for bin_, key in asked.keys]
+    body = to_text(data)
+    return _mac(token, _ASK[type(asked)], body) + body
+
+
+_ASK: dict[type[Ticket | KeyRequest], bytes] = {Ticket: b"ask", KeyRequest: b"look"}
+
+
+def open_request(raw: bytes, token: bytes) -> Ticket | KeyRequest:
+    """Returns the request that `seal` made with the same token; raises RefusedError for anything else."""
     if not _MAC_BYTES < len(raw) <= _TICKET_BYTES_MAX:
         raise RefusedError("malformed")
     mac, body = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
-    if not hmac.compare_digest(mac, _mac(token, b"ask", body)):
+    kind = next((kind for kind, what in _ASK.items() if hmac.compare_digest(mac, _mac(token, what, body))), None)
+    if kind is None:
         raise RefusedError("token")
     try:
-        data = from_text(body)
-        ticket = Ticket(**(data | {"bins": tuple(data["bins"])}))
+        asked = _ticket(from_text(body)) if kind is Ticket else _look(from_text(body))
     except (ValueError, TypeError, KeyError) as error:
         raise RefusedError("malformed") from error
-    numbers = (ticket.generation, ticket.epoch, ticket.worker, *ticket.bins)
-    if not all(type(number) is int for number in numbers) or not 0 <= ticket.worker < _WORKERS_MAX:
+    if type(asked.generation) is not int or type(asked.worker) is not int or not 0 <= asked.worker < _WORKERS_MAX:
         raise RefusedError("malformed")
-    if len(set(ticket.bins)) < len(ticket.bins) or not all(0 <= bin_ < MAX_BINS for bin_ in ticket.bins):
+    bins = asked.bins if isinstance(asked, Ticket) else [bin_ for bin_, _ in asked.keys]
+    if not all(type(bin_) is int and 0 <= bin_ < MAX_BINS for bin_ in bins):
         raise RefusedError("malformed")
+    return asked
+
+
+def _ticket(data: dict[str, Any]) -> Ticket:
+    ticket = Ticket(**(data | {"bins": tuple(data["bins"])}))
+    if type(ticket.epoch) is not int or len(set(ticket.bins)) < len(ticket.bins):
+        raise ValueError("no epoch, or a bin twice")
     return ticket
+
+
+def _look(data: dict[str, Any]) -> KeyRequest:
+    look = KeyRequest(**(data | {"keys": tuple((bin_, bytes.fromhex(key)) for bin_, key in data["keys"])}))
+    if type(look.values) is not str:
+        raise TypeError("no form of values")
+    return look
 
 
 def proof_of(raw: bytes, token: bytes) -> bytes:
@@ -154,6 +213,27 @@ def _values(column: pa.Array) -> list[bytes]:
     ends: list[int] = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1].tolist()
     raw = b"" if data is None else data.to_pybytes()
     return [raw[begin:end] for begin, end in pairwise(ends)]
+
+
+def answer_of(seen: Seen) -> list[tuple[bytes, bytes]]:
+    """Returns what was seen as items: a header, and the entries of all keys."""
+    keys = [[one.there, one.shape, len(one.entries)] for one in seen.keys]
+    header = to_text({"epoch": seen.epoch, "begun": seen.begun, "keys": keys})
+    return [(b"", header), *(entry for one in seen.keys for entry in one.entries)]
+
+
+def seen_of(items: Sequence[tuple[bytes, bytes]], keys: int) -> Seen:
+    """Returns what `answer_of` was given for so many keys; raises CorruptStateError where items are no such answer."""
+    try:
+        (_, raw), *entries = items
+        header, left = from_text(raw), iter(entries)
+        found = [KeyEntries(there, shape, list(islice(left, number))) for there, shape, number in header["keys"]]
+        seen, told = Seen(header["epoch"], header["begun"], found), sum(number for *_, number in header["keys"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise CorruptStateError(f"An answer about keys is damaged: {error}.") from error
+    if (len(found), told) != (keys, len(entries)):
+        raise CorruptStateError("An answer about keys has another number of keys, or of entries.")
+    return seen
 
 
 def runs_of(items: Sequence[tuple[bytes, bytes]]) -> Iterator[Sequence[tuple[bytes, bytes]]]:

@@ -9,11 +9,11 @@ from impls.durability.frame import Frame
 from impls.errors import CorruptStateError
 from impls.protocol.jsontext import from_text, to_text
 from impls.store.checked import get_checked, get_of_epoch, put_checked, put_of_epoch
-from impls.store.tables import OUTBOX
+from impls.store.tables import AFTER, OUTBOX
 
 _COMMITS_BITS = 14  # a worker that begins numbers its commits from its epoch times 2^14
 # beside the queues stands what is small: whoever reads them checks it
-_STATE, _REPORT, _RECORD = OUTBOX + b"after", OUTBOX + b"so-far", OUTBOX + b"commit"
+_STATE, _REPORT, _RECORD = AFTER, OUTBOX + b"so-far", OUTBOX + b"commit"
 
 
 @dataclass(frozen=True, slots=True)

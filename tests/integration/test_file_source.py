@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 
 import pytest
 from foreach_process import SCHEMA, ForeachProcess, start_query
@@ -38,6 +39,10 @@ class Files:
         self.files.append(rows)
         self.sent += records
 
+    def counts(self):
+        """How many records each user has."""
+        return dict(Counter(row["user"] for rows in self.files for row in rows))
+
     def expected(self, per_epoch):
         """The rows of each epoch, when so many files are read in each, in the order of time."""
         counts, found = {}, []
@@ -59,6 +64,12 @@ def files(tmp_path):
 def _calls(folder):
     file = folder / "calls.jsonl"
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def _looked_at(folder):
+    """The counts of all users, each read from the host where its bin is."""
+    answers = [ask(folder / "checkpoint", {"do": "state", "key": f"u{user}"}) for user in range(USERS)]
+    return {row["key"]: row["value"] for answer in answers for row in answer["rows"]}
 
 
 def _await_calls(child, folder, epochs):
@@ -152,10 +163,13 @@ def test_on_a_cluster_each_epoch_is_given_whole_across_a_rescale(files, tmp_path
     with cluster(2, folder=tmp_path / "cluster", isolated=False) as hosts:
         child = ForeachProcess(tmp_path, hosts.master)
         _await_calls(child, tmp_path, 3)
+        assert _looked_at(tmp_path) == files.counts()
         ask(tmp_path / "checkpoint", {"do": "rescale", "workers": 4})
         for _ in range(3):
             files.write(40)
+            _looked_at(tmp_path)  # while bins are on their way
         _await_calls(child, tmp_path, 6)
+        await_true(lambda: _looked_at(tmp_path) == files.counts(), "the last commit", 60)
         (tmp_path / "stop").touch()
         assert child.await_end() == 0, child.log.read_text()[-2000:]
     told = _calls(tmp_path)

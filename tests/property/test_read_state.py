@@ -2,10 +2,12 @@
 
 import re
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
+from far import reader_of
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from timed import BINS, TimedRun
@@ -78,6 +80,7 @@ class LookedAt(TimedRun):
 
     history = coming = ()  # records of the epochs before, and of the one under way
     lost = False
+    far = ()  # workers that are read from another host's server
 
     def step(self, task, tables):
         self.look()
@@ -104,9 +107,9 @@ class LookedAt(TimedRun):
             assert state.epoch == self.number or not has_run
 
     def get_many(self, keys):
-        return PointReader(
-            self.driver, self.checkpoint, self.operator, str(self.folder / "state"), in_sql=None
-        ).get_many(keys)
+        here = nullcontext(PointReader(self.driver, self.checkpoint, self.spec, in_sql=None))
+        with reader_of(self, self.far) if self.far else here as reader:
+            return reader.get_many(keys)
 
 
 def by_key(rows):
@@ -173,15 +176,17 @@ class Cuts:
     st.sampled_from([2, 4, 300]),
     st.sampled_from(list(MECHANISMS)),
     HELD,
+    st.sampled_from([(), (), (1,), (0, 1, 2)]),
 )
-@example([([], "", 0), ([], "", 0), ([], "move", 0), ([], "", 0)], 2, "rhino", [])  # an empty bin from a replica
+@example([([], "", 0), ([], "", 0), ([], "move", 0), ([], "", 0)], 2, "rhino", [], ())  # an empty bin from a replica
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # which sets what stays the same
-def test_every_epoch_that_is_kept_is_read_as_it_was(epochs, replay_epochs, mechanism, held):
+def test_every_epoch_that_is_kept_is_read_as_it_was(epochs, replay_epochs, mechanism, held, far):
     with tempfile.TemporaryDirectory() as folder:
         run = LookedAt(
             Path(folder), Everything(), mechanism, options=MECHANISMS[mechanism], replay_epochs=replay_epochs
         )
         history, at_end, cuts = [], [], Cuts(run, held)
+        run.far = far
         for number, (records, event, worker) in enumerate(epochs):
             if event == "move":
                 run.move([(bin_ + number) % 3 for bin_ in range(BINS)])

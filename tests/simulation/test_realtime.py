@@ -15,7 +15,8 @@ from realtime.parameters import KINDS, draw
 from realtime.runs import simulate
 
 from impls.durability.pins import Pins
-from impls.reading import cuts, points
+from impls.reading import cuts
+from impls.reading.environments import Views, Where
 from impls.reading.stored import StoredQuery
 
 
@@ -46,16 +47,20 @@ def test_keys_are_read_as_commits_have_left_them(seed):
 
 
 def test_a_reader_that_goes_to_the_old_owner_or_to_the_new_one_too_early_is_seen(monkeypatch):
-    def at_location(views, _bin, place):
-        view = views._at(place.location, "")
-        return view, view.epoch
+    def at(looked, key, owner):
+        seen = looked._seen[owner]
+        if isinstance(seen, Exception):
+            raise seen
+        return Where(looked._found[owner, key], seen.epoch)
 
-    def too_early(views, bin_, place):
-        view = views._at(place.location if place.target is None else place.target, "")
-        return view, view.epoch
+    def at_location(looked, key, place):
+        return at(looked, key, (place.location, ""))
+
+    def too_early(looked, key, place):
+        return at(looked, key, (place.location if place.target is None else place.target, ""))
 
     for wrong in (at_location, too_early):
-        monkeypatch.setattr(points._Views, "with_bin", wrong)
+        monkeypatch.setattr(Views, "of", wrong)
         assert simulate(counting(115)).violation == "lookup", wrong.__name__
 
 

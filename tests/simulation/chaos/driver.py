@@ -45,7 +45,7 @@ class ClusterExecutor:
     cluster: Cluster
     spec: QuerySpec
 
-    hosts: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
 
     def run(self, order: EpochOrder, batch: Batch) -> Answers:
         clock = self.cluster.clock

@@ -119,6 +119,7 @@ class Network:
 
     def _served(self, asked: HostServer, sealed: bytes, attempt: Attempt) -> Iterator[pa.RecordBatch]:
         admitted = asked._admitted(sealed)
+        asked._await_turn(asked._turns)
         try:
             stream = asked._opened(admitted)
         except BaseException:

@@ -139,7 +139,7 @@ class Query:
 
     def _goal(self, kind: str, value: int) -> tuple[Any, tuple[str, ...]]:
         """Returns a command's goal and its hosts: kind "hosts" asks for as many workers as it names hosts."""
-        controller, known = self._driver.controller, self._driver.hosts
+        controller, known = self._driver.controller, tuple(self._driver.servers)
         if kind != "hosts":
             return self._p.goal(kind, value, controller.commanded), ()
         if not known:

@@ -1,6 +1,7 @@
 """The part of the executor on a cluster that Spark does not do: seats, and who sits where, with the real rules."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from chaos.cluster import Cluster
@@ -26,9 +27,9 @@ class SeatedSimulation:
     _servers: dict[str, str] = field(default_factory=dict)
 
     @property
-    def hosts(self) -> tuple[str, ...]:
-        """The hosts that have seats, ascending."""
-        return tuple(sorted(set(self._anchor)))
+    def servers(self) -> Mapping[str, str]:
+        """By host with a seat the address at which it hands out bins."""
+        return {host: self._servers.get(host, "") for host in sorted(self._anchor)}
 
     def run(self, order: EpochOrder, batch: Batch) -> Answers:
         """Runs an epoch with each worker at its seat."""

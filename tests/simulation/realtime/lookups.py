@@ -71,4 +71,4 @@ class Looks:
 
     def _reader(self) -> Any:
         query = self._query
-        return points.PointReader(query.driver, query.checkpoint, query.load.operator, query.spec.state_dir, int)
+        return points.PointReader(query.driver, query.checkpoint, query.spec, int)

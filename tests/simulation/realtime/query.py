@@ -58,7 +58,7 @@ class Query:
         look: is called behind each step of anybody.
     """
 
-    hosts: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
     look: Callable[[], None] = staticmethod(lambda: None)
     record: EpochRecord
     spec: QuerySpec

@@ -22,7 +22,7 @@ EVERY = list(range(BINS))
 class Reporting:
     """An executor whose workers change every bin in each epoch, and say that they write the snapshots asked for."""
 
-    hosts = ()
+    servers = ()
 
     def __init__(self, bin_bytes):
         self.snapshots, self.bin_bytes = [], bin_bytes

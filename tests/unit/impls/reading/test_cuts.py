@@ -180,7 +180,7 @@ def test_a_cut_whose_log_dir_is_not_named_is_refused_when_it_is_made(tmp_path):
 
 def test_a_query_without_a_changelog_has_no_cut(run):
     go_on(run, 1)
-    reader = PointReader(run.driver, run.checkpoint, run.operator, str(run.folder / "state"), in_sql=None)
+    reader = PointReader(run.driver, run.checkpoint, run.spec, in_sql=None)
     assert reader.cut().epoch == 0
     reader._settings = {**reader._settings, "changelog": False}
     for refuses in (reader.cut, reader.lend):

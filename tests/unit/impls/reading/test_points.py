@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from impls.operators import HashCount
 from impls.placement import initial
 from impls.protocol.controller import Controller
 from impls.reading import points
+from impls.reading.environments import Environments
 from impls.reading.points import PointReader
 from impls.spark.shipping import pickled
 from impls.store.environment import store_path
@@ -41,7 +43,7 @@ def run(tmp_path, monkeypatch):
 
 
 def reader(run, operator=None, in_sql=int):
-    return PointReader(run.driver, run.checkpoint, operator or run.operator, str(run.folder / "state"), in_sql)
+    return PointReader(run.driver, run.checkpoint, replace(run.spec, operator=operator or run.operator), in_sql)
 
 
 def test_keys_come_in_their_order_and_none_is_no_key(run):
@@ -59,17 +61,17 @@ def test_a_bin_that_has_moved_and_one_that_has_returned_are_read_where_they_are(
 
 
 def test_few_read_at_once_and_all_have_their_turn(run, monkeypatch):
-    reading, most, opened = 0, 0, points._Views.with_bin
+    reading, most, look = 0, 0, Environments.look
 
-    def counted(views, *given):
+    def counted(environments, *given):
         nonlocal reading, most
         reading += 1
         most = max(most, reading)
         time.sleep(0.002)  # others come meanwhile
         reading -= 1
-        return opened(views, *given)
+        return look(environments, *given)
 
-    monkeypatch.setattr(points._Views, "with_bin", counted)
+    monkeypatch.setattr(Environments, "look", counted)
     one = reader(run)
     with ThreadPoolExecutor(40) as pool:
         assert [states[0].value for states in pool.map(lambda _: one.get_many([7]), range(200))] == [1] * 200
@@ -105,7 +107,7 @@ def test_what_stands_in_the_way_gets_a_sentence(run):
         reader(run).get_many(range(40))
     path.parent.with_name("away").rename(path.parent)
     run.controller.homes[1] = "elsewhere"
-    with pytest.raises(UsageError, match="Worker 1 is on the host elsewhere: state is read on the"):
+    with pytest.raises(StateError, match=r"could not be read .* Worker 1 is on the host elsewhere, which hands out no"):
         reader(run).get_many(range(40))
 
 

@@ -13,7 +13,7 @@ from impls.store.state import BinState
 from impls.transfer.client import fetch, offer
 from impls.transfer.process import Places
 from impls.transfer.settings import Transfer
-from impls.transfer.ticket import Ticket
+from impls.transfer.ticket import KeyRequest, Ticket
 
 __all__ = ["BINS", "EPOCH", "SETTINGS", "Host", "fill", "pulled"]
 
@@ -72,6 +72,9 @@ class Host:
 
     def ticket(self, **other: Any) -> Ticket:
         return replace(Ticket("q", 2, self.name, EPOCH, 0, tuple(range(BINS))), **other)
+
+    def look(self, **other: Any) -> KeyRequest:
+        return replace(KeyRequest("q", 2, self.name, 0, "json", ((0, bytes(4)),)), **other)
 
     def ask(self, raw: bytes, **options: Any) -> None:
         with flight.FlightClient(self.address, **options) as client:

@@ -1,6 +1,7 @@
 """What a host's server refuses: it counts it, changes nothing, and serves who has the right ticket afterwards."""
 
 import hashlib
+import hmac
 import json
 import socket
 import stat
@@ -32,6 +33,22 @@ def sealed(token: bytes = SETTINGS.token, **other: Any) -> Callable[[Host], None
 
 def raw(change: Callable[[bytes], bytes]) -> Callable[[Host], None]:
     return lambda host: host.ask(change(seal(host.ticket(), SETTINGS.token)))
+
+
+def looked(**other: Any) -> Callable[[Host], None]:
+    return lambda host: host.ask(seal(host.look(**other), SETTINGS.token))
+
+
+def raw_look(part: bytes, other: bytes) -> Callable[[Host], None]:
+    """A look with another body, which has the right seal."""
+
+    def ask(host: Host) -> None:
+        body = seal(host.look(), SETTINGS.token)[32:]
+        assert part in body
+        body = body.replace(part, other)
+        host.ask(hmac.new(SETTINGS.token, b"look" + body, hashlib.sha256).digest() + body)
+
+    return ask
 
 
 def call(what: Callable[[flight.FlightClient], Any]) -> Callable[[Host], None]:
@@ -72,6 +89,19 @@ ATTACKS: dict[str, tuple[Callable[[Host], None], str]] = {
     "a bin beyond the last": (sealed(bins=(1 << 14,)), "malformed"),
     "a bin twice": (sealed(bins=(1, 1)), "malformed"),
     "bins that are none": (sealed(bins=("META",)), "malformed"),
+    "a look with a wrong token": (lambda host: host.ask(seal(host.look(), b"x" * 32)), "token"),
+    "a look at another key": (
+        lambda host: host.ask(seal(host.look(), SETTINGS.token).replace(b"[0,", b"[1,")),
+        "token",
+    ),
+    "a look from another host": (looked(host=B), "other"),
+    "a look at another query's environment": (looked(worker=1), "foreign"),
+    "a look at a worker that is not here": (looked(worker=7), "damaged"),
+    "a look at a path": (looked(worker="../../etc"), "malformed"),
+    "a look at a bin beyond the last": (looked(keys=((1 << 14, b""),)), "malformed"),
+    "a look at what is no key": (raw_look(b'"keys":[[0,"00000000"]]', b'"keys":[[0,"no digits"]]'), "malformed"),
+    "a look at a key without a bin": (raw_look(b'"keys":[[0,"00000000"]]', b'"keys":["00"]'), "malformed"),
+    "a look for what is no form": (looked(values=3), "malformed"),
     "put": (call(put), "method"),
     "exchange": (call(lambda c: c.do_exchange(PATH)[1].read_all()), "method"),
     "an action": (call(lambda c: list(c.do_action(flight.Action("drop", b"")))), "method"),

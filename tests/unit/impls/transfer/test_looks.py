@@ -1,0 +1,120 @@
+"""Keys looked at on another host: what is there, whoever asks and however much, and what is refused."""
+
+import os
+from dataclasses import replace
+
+import pytest
+from hosts import A
+from pyarrow import flight
+from served import SETTINGS, fill
+
+from impls.errors import CorruptStateError
+from impls.store import naming
+from impls.store.environment import Meta, Store, store_path, write_meta
+from impls.store.lookup import KeyEntries, TooLargeError, look, looking
+from impls.store.state import BinState
+from impls.transfer import server as servers
+from impls.transfer.client import look_from
+from impls.transfer.server import BinServer
+from impls.transfer.ticket import KeyRequest, RefusedError, answer_of, open_request, requests_of, seal, seen_of
+
+KEY = b"a key" * 50
+
+
+@pytest.fixture
+def server(tmp_path):
+    """Serves a worker with single entries in bins 0 to 7, and one with the variables of a key in bin 3."""
+    fill(tmp_path, 0, 5)
+    with Store.open(store_path(tmp_path, 1)) as store, store.begin() as txn:
+        state = BinState(txn, 8)
+        part, front = naming.key_part(KEY), naming.key_front(KEY)
+        head = naming.LIST + naming.label_part("l") + part
+        items = [(naming.item_name(head, n), b"%d" % n) for n in range(3)]
+        value = (naming.VALUE + naming.label_part("v") + part, front + b"7")
+        state.create_entries(3, sorted([(head, front + naming.list_head(0, 3)), *items, value]))
+        state.write_sizes()
+        write_meta(txn, Meta.new("q", 1, 4, 2))
+    with BinServer(SETTINGS, query="q", generation=2, host=A, state_dir=tmp_path) as made:
+        yield made
+
+
+def asked(worker, values, keys, **other):
+    return replace(KeyRequest("q", 2, A, worker, values, tuple(keys)), **other)
+
+
+def test_another_host_has_of_keys_what_its_environment_has(server, tmp_path):
+    keys = [(bin_, n.to_bytes(4, "big")) for bin_ in range(8) for n in (0, 199, 200)]
+    seen = look_from(SETTINGS, server.address, asked(0, "json", keys))
+    with looking(store_path(tmp_path, 0)) as txn:
+        assert seen == look(txn, "q", "json", keys)
+    assert (seen.epoch, seen.begun) == (5, -1)
+    assert seen.keys == [KeyEntries(True, 0, [] if key == keys[2][1] else [(key, b"0")]) for _, key in keys]
+    seen = look_from(SETTINGS, server.address, asked(1, "keyed", [(3, KEY), (3, b"another"), (4, KEY)]))
+    assert [len(found.entries) for found in seen.keys] == [5, 0, 0]
+    assert [found.there for found in seen.keys] == [True, True, False]
+    assert server.counts.now()["looks"] == 2
+
+
+def test_many_keys_take_several_requests(server):
+    keys = [(bin_, n.to_bytes(4, "big") + bytes(600)) for bin_ in range(8) for n in range(60)]
+    request = asked(0, "json", [*keys, (7, bytes(4))])
+    parts = list(requests_of(request))
+    assert sum((part.keys for part in parts), ()) == request.keys
+    assert len(parts) > 2
+    assert len({part.nonce for part in parts}) == len(parts)
+    for part in parts:
+        assert open_request(seal(part, SETTINGS.token), SETTINGS.token) == part
+    seen = look_from(SETTINGS, server.address, request)
+    assert [len(found.entries) for found in seen.keys] == [0] * len(keys) + [1]
+
+
+def test_what_cannot_be_looked_at_is_refused_in_words_and_the_server_goes_on(server, tmp_path, monkeypatch):
+    def refused(reason, why, request):
+        with pytest.raises(RefusedError, match=why) as caught:
+            look_from(SETTINGS, server.address, request)
+        assert caught.value.reason == reason
+
+    fill(tmp_path, 2, 5, query="another")
+    refused("foreign", "belongs to another query", asked(2, "json", [(0, b"")]))
+    refused("damaged", "There is no state in", asked(7, "json", [(0, b"")]))
+    refused("other", "another query, generation or host", asked(0, "json", [(0, b"")], generation=1))
+    monkeypatch.setattr(servers, "_LOOKED_BYTES", 300)
+    refused("large", "too large for an answer", asked(1, "keyed", [(3, KEY)]))
+    path = store_path(tmp_path, 1) / "data.mdb"
+    os.truncate(path, path.stat().st_size - 4096)
+    refused("damaged", "is truncated", asked(1, "keyed", [(3, KEY)]))
+    assert look_from(SETTINGS, server.address, asked(0, "json", [(0, bytes(4))])).keys[0].entries
+
+
+def test_looks_and_pulls_are_not_taken_for_each_other_nor_one_anothers_keys(server):
+    request = asked(0, "json", [(0, bytes(4))])
+    sealed = seal(request, SETTINGS.token)
+    for wrong in (sealed.replace(b"[0,", b"[1,"), sealed[:32] + sealed[32:].replace(b'"keys"', b'"bins"')):
+        with flight.FlightClient(server.address) as client, pytest.raises(flight.FlightUnauthorizedError):
+            client.do_get(flight.Ticket(wrong)).read_all()
+    with pytest.raises(RefusedError, match="was not made with this query's"):
+        look_from(replace(SETTINGS, token=b"x" * 32), server.address, request)
+    assert server.counts.now()["refused"] == {"token": 3}
+
+
+def test_there_is_room_for_what_fits_and_not_for_a_byte_more(tmp_path):
+    fill(tmp_path, 0, 5)
+    with looking(store_path(tmp_path, 0)) as txn:
+        keys = [(0, bytes(4)), (1, bytes(4))]
+        one = len(b"\1\0\0" + bytes(4)) + len(b"0") + 4
+        assert look(txn, "q", "json", keys, 2 * one).keys[1].entries
+        with pytest.raises(TooLargeError):
+            look(txn, "q", "json", keys, 2 * one - 1)
+
+
+@pytest.mark.parametrize("change", [
+    lambda items: items[:-1], lambda items: [*items, (b"x", b"y")], lambda _: [], lambda items: items[1:],
+    lambda items: [(b"", b'{"epoch": 1, "begun": 0, "keys": [[true]]}'), *items[1:]],
+    lambda items: [(b"", b'{"epoch": 1, "keys": []}')], lambda items: [(b"", b"no JSON"), *items[1:]],
+])  # fmt: skip
+def test_an_answer_that_is_not_whole_is_damage(server, tmp_path, change):
+    with looking(store_path(tmp_path, 1)) as txn:
+        items = answer_of(look(txn, "q", "keyed", [(3, KEY)]))
+    assert len(seen_of(items, 1).keys[0].entries) == 5
+    with pytest.raises(CorruptStateError, match="An answer about keys"):
+        seen_of(change(items), 1)
