@@ -118,12 +118,17 @@ class _Lookup:
 
     def _between(self, bin_: int, low: bytes, high: bytes) -> list[Entry]:
         """Returns a bin's entries with low <= name < high, in order."""
+        items = sorted(self._within(self._items(bin_, low, high)))
+        if not items:
+            place = bin_key(STATE, bin_) + low
+            check_absent(self._txn, [place, *beside_packs(self._txn, [place])])
+        return open_entries(items)
+
+    def _items(self, bin_: int, low: bytes, high: bytes) -> Iterator[Entry]:
+        """Yields a bin's entries with low <= name < high as they are stored, those in packs behind the others."""
         prefix = bin_key(STATE, bin_)
         bounds = prefix + low, prefix + high
-        items = sorted(self._within(chain(whole_range(self._txn, *bounds), packed_between(self._txn, *bounds))))
-        if not items:
-            check_absent(self._txn, [bounds[0], *beside_packs(self._txn, [bounds[0]])])
-        return open_entries(items)
+        return chain(whole_range(self._txn, *bounds), packed_between(self._txn, *bounds))
 
     def _within(self, items: Iterable[Entry]) -> Iterator[Entry]:
         """Yields items as long as there is room."""
@@ -168,9 +173,13 @@ class _Lookup:
         return found
 
     def _timers(self, bin_: int, key: bytes) -> list[Entry]:
-        """Returns the entries of a key's timers, found among all timers of its bin."""
-        timers = self._between(bin_, naming.TIMER, naming.VALUE)
-        return [(name, value) for name, value in timers if naming.timer_of(name, value)[1] == key]
+        """Returns the entries of a key's timers, found among all timers of its bin, which are not kept."""
+        found, part = list[Entry](), naming.key_part(key)
+        for item in self._items(bin_, naming.TIMER, naming.VALUE):
+            (timer,) = open_entries([item])
+            if naming.behind_time(timer[0]) == part:
+                found.append(timer)
+        return sorted(self._within(found))
 
     def _own_timers(self, bin_: int, key: bytes) -> list[Entry]:
         """Returns what `_timers` does where timers are kept by key too, see `naming.own_timer_name`."""

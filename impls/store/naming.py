@@ -120,6 +120,11 @@ def timer_of(name: bytes, value: bytes) -> tuple[int, bytes]:
     return time_of(name[1:]), value or name[11:]
 
 
+def behind_time(name: bytes) -> bytes:
+    """Returns what stands behind the time in the name of a timer: what `key_part` gives for its key."""
+    return name[9:]
+
+
 def timers_until(time: int, family: bytes = TIMER) -> tuple[bytes, bytes]:
     """Returns the range of the names of timers, or expiries, at a time or before."""
     return family, family + time_bytes(time + 1)

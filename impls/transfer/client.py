@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,6 +25,7 @@ from impls.store.lookup import Seen
 from impls.transfer.process import Charge, Owner, Places
 from impls.transfer.settings import TLS_NAME, Transfer
 from impls.transfer.ticket import (
+    LOOKED_BYTES,
     PROOF,
     REASONS,
     KeyRequest,
@@ -41,6 +43,7 @@ from impls.transfer.ticket import (
 _AHEAD = 4  # messages that wait to be installed
 _CLIENTS_MAX = 16
 _POLL_S = 0.1
+_PROMPT_S = 1.5  # for which somebody who looks at keys waits: for a connection, for a turn, and for a message behind it
 
 _Server = tuple[str, Transfer]
 _clients: OrderedDict[_Server, flight.FlightClient] = OrderedDict()
@@ -83,8 +86,9 @@ def look_from(transfer: Transfer, address: str, asked: KeyRequest) -> Seen:
     Raises RefusedError when the server refuses, and CorruptStateError as `fetch` does.
     """
     seen: list[Seen] = []
+    transfer = replace(transfer, connect_s=_PROMPT_S, busy_s=_PROMPT_S, stall_s=_PROMPT_S)
     for part in requests_of(asked):
-        messages = list(_Reader(transfer, address, part, transfer.deadline_s(0)))
+        messages = list(_Reader(transfer, address, part, transfer.deadline_s(LOOKED_BYTES)))
         seen.append(seen_of([item for items in messages for item in items], len(part.keys)))
     keys = [found for one in seen for found in one.keys]
     return Seen(min(one.epoch for one in seen), min(one.begun for one in seen), keys)

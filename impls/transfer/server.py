@@ -22,6 +22,7 @@ from impls.store.pages import Leaves, leaves_of
 from impls.store.tables import PACKS, STATE, STATE_TABLES, bin_range
 from impls.transfer.settings import Transfer
 from impls.transfer.ticket import (
+    LOOKED_BYTES,
     PROOF,
     REASONS,
     SCHEMA,
@@ -83,7 +84,7 @@ def _stored(view: lmdb.Transaction, low: bytes, high: bytes) -> Iterator[tuple[b
         yield item
 
 
-_LOOKING, _LOOKED_BYTES = 2, 64 << 20  # of looks at keys: at once, and bytes in the answer of each
+_LOOKING = 2  # looks at keys at once
 _IDLE_S = 60.0  # a stream of which nobody has taken a message for so long is given up
 
 
@@ -224,7 +225,7 @@ class BinServer(flight.FlightServerBase):  # type: ignore[misc]
         self._await_turn(self._looking)
         try:
             with looking(store_path(self._state_dir, asked.worker)) as txn:
-                found = answer_of(look(txn, asked.query, asked.values, asked.keys, _LOOKED_BYTES))
+                found = answer_of(look(txn, asked.query, asked.values, asked.keys, LOOKED_BYTES))
         except TooLargeError as error:
             raise RefusedError("large") from error
         except (CorruptStateError, lmdb.Error, OSError) as error:

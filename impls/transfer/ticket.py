@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from impls.errors import CorruptStateError, StateError
+from impls.errors import CorruptStateError, StateError, UsageError
 from impls.protocol.arrays import MAX_BINS
 from impls.protocol.jsontext import from_text, to_text
 from impls.store.lookup import Key, KeyEntries, Seen
@@ -33,6 +33,7 @@ REASONS = {
 PROOF = b"proof"  # of the answer's schema
 _MAC_BYTES = 32
 _TICKET_BYTES_MAX = 1 << 18
+LOOKED_BYTES = 64 << 20  # most that an answer about keys has
 _WORKERS_MAX = 1 << 20
 _KEYS_BYTES, _KEY_BYTES = _TICKET_BYTES_MAX - 4096, 16  # of the keys of a request; of a key beside its digits
 
@@ -95,15 +96,21 @@ class KeyRequest:
 
 
 def requests_of(look: KeyRequest) -> Iterator[KeyRequest]:
-    """Yields requests that ask for the keys of one, as many as fit into each."""
+    """Yields requests that ask for the keys of one, as many as fit into each.
+
+    Raises UsageError for a key that is too long for any.
+    """
     keys: list[Key] = []
     room = _KEYS_BYTES
     for key in look.keys:
-        room -= 2 * len(key[1]) + _KEY_BYTES
-        if room < 0 and keys:
+        size = 2 * len(key[1]) + _KEY_BYTES
+        if size > _KEYS_BYTES:
+            raise UsageError(f"A key of {len(key[1]):,} bytes is too long for a question to another host.")
+        if size > room:
             yield replace(look, keys=tuple(keys), nonce=secrets.token_hex(8))
             keys, room = [], _KEYS_BYTES
         keys.append(key)
+        room -= size
     yield replace(look, keys=tuple(keys))
 
 

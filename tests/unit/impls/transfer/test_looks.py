@@ -1,6 +1,7 @@
 """Keys looked at on another host: what is there, whoever asks and however much, and what is refused."""
 
 import os
+import socket
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,7 @@ from hosts import A
 from pyarrow import flight
 from served import SETTINGS, fill
 
-from impls.errors import CorruptStateError
+from impls.errors import CorruptStateError, UsageError
 from impls.store import naming
 from impls.store.environment import Meta, Store, store_path, write_meta
 from impls.store.lookup import KeyEntries, TooLargeError, look, looking
@@ -68,6 +69,30 @@ def test_many_keys_take_several_requests(server):
     assert [len(found.entries) for found in seen.keys] == [0] * len(keys) + [1]
 
 
+def test_a_key_that_fits_into_no_request_gets_a_sentence(server):
+    assert look_from(SETTINGS, server.address, asked(0, "json", [(0, bytes(125_000))])).keys[0].entries == []
+    with pytest.raises(UsageError, match="A key of 131,000 bytes is too long for a question to another host"):
+        look_from(SETTINGS, server.address, asked(0, "json", [(0, bytes(131_000))]))
+
+
+def test_a_silent_host_is_waited_for_some_seconds_only():
+    with socket.create_server((A, 0)) as silent, pytest.raises(CorruptStateError, match="has sent nothing for 3 s"):
+        look_from(SETTINGS, f"grpc+tcp://{A}:{silent.getsockname()[1]}", asked(0, "json", [(0, b"")]))
+
+
+def test_timers_of_a_key_are_found_among_those_of_others_for_which_there_is_no_room(tmp_path):
+    keys = [b"k%05d" % n for n in range(500)] + [KEY, KEY + b"!"]
+    with Store.open(tmp_path) as store, store.begin() as txn:
+        state = BinState(txn, 8)
+        state.create_entries(2, sorted(naming.timer_name(n % 50, key) for n, key in enumerate(keys)))
+        state.write_sizes()
+        write_meta(txn, Meta.new("q", 1, 4, 2))
+    with looking(tmp_path) as txn:
+        for n, key in ((7, keys[7]), (0, KEY), (1, KEY + b"!")):
+            (found,) = look(txn, "q", "keyed", [(2, key)], 400).keys
+            assert [naming.timer_of(*entry) for entry in found.entries] == [(n, key)]
+
+
 def test_what_cannot_be_looked_at_is_refused_in_words_and_the_server_goes_on(server, tmp_path, monkeypatch):
     def refused(reason, why, request):
         with pytest.raises(RefusedError, match=why) as caught:
@@ -78,7 +103,7 @@ def test_what_cannot_be_looked_at_is_refused_in_words_and_the_server_goes_on(ser
     refused("foreign", "belongs to another query", asked(2, "json", [(0, b"")]))
     refused("damaged", "There is no state in", asked(7, "json", [(0, b"")]))
     refused("other", "another query, generation or host", asked(0, "json", [(0, b"")], generation=1))
-    monkeypatch.setattr(servers, "_LOOKED_BYTES", 300)
+    monkeypatch.setattr(servers, "LOOKED_BYTES", 300)
     refused("large", "too large for an answer", asked(1, "keyed", [(3, KEY)]))
     path = store_path(tmp_path, 1) / "data.mdb"
     os.truncate(path, path.stat().st_size - 4096)
