@@ -1,11 +1,8 @@
 """Folders of files as a source: rescaled and killed, every key's records are applied in the files' order."""
 
-import json
-import os
-from collections import Counter
-
 import pytest
 from foreach_process import SCHEMA, ForeachProcess, start_query
+from numbered_files import USERS, Files, calls_in
 from pipeline import await_true
 
 import impls
@@ -13,57 +10,10 @@ from harness.lab.hosts.cluster import cluster
 from impls.driver.control import ask
 from impls.errors import UsageError
 
-USERS = 20
-
-
-class Files:
-    """Files with numbered records; the order of time is not that of names."""
-
-    def __init__(self, folder):
-        self.folder, self.sent, self.files = folder / "input", 0, []
-        self.folder.mkdir()
-
-    def write(self, records, *, kind="json"):
-        rows = [{"user": f"u{n * 7 % USERS}", "number": n} for n in range(self.sent, self.sent + records)]
-        name = f"{len(self.files) * 37 % 101:03}.{kind}"
-        if kind == "json":
-            (self.folder / f".{name}").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        else:
-            import pyarrow as pa
-            import pyarrow.parquet as pq
-
-            pq.write_table(pa.Table.from_pylist(rows), self.folder / f".{name}", row_group_size=7)
-        when = 1_750_000_000_000 + 10 * len(self.files)  # ms: some files of one second
-        os.utime(self.folder / f".{name}", ns=(when * 1_000_000, when * 1_000_000))
-        (self.folder / f".{name}").rename(self.folder / name)  # it is whole when Spark lists it
-        self.files.append(rows)
-        self.sent += records
-
-    def counts(self):
-        """How many records each user has."""
-        return dict(Counter(row["user"] for rows in self.files for row in rows))
-
-    def expected(self, per_epoch):
-        """The rows of each epoch, when so many files are read in each, in the order of time."""
-        counts, found = {}, []
-        for first in range(0, len(self.files), per_epoch):
-            rows = {}
-            for record in (row for rows_ in self.files[first : first + per_epoch] for row in rows_):
-                user = record["user"]
-                counts[user] = counts.get(user, 0) + 1
-                rows[user] = (user, counts[user], record["number"])
-            found.append(sorted(rows.values()))
-        return found
-
 
 @pytest.fixture
 def files(tmp_path):
     return Files(tmp_path)
-
-
-def _calls(folder):
-    file = folder / "calls.jsonl"
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 def _looked_at(folder):
@@ -77,7 +27,7 @@ def _await_calls(child, folder, epochs):
 
     def done():
         assert child.process.poll() is None, child.log.read_text()[-2000:]
-        return len({epoch for epoch, _ in _calls(folder)}) == epochs
+        return len({epoch for epoch, _ in calls_in(folder)}) == epochs
 
     await_true(done, f"{epochs} epochs", 180)
 
@@ -146,7 +96,7 @@ def test_a_driver_that_dies_between_the_function_and_the_commit_gives_the_epoch_
     _await_calls(child, tmp_path, 5)
     (tmp_path / "stop").touch()
     assert child.await_end() == 0, child.log.read_text()[-2000:]
-    told = _calls(tmp_path)
+    told = calls_in(tmp_path)
     epochs = [epoch for epoch, _ in told]
     assert epochs == sorted(epochs)
     assert len(epochs) == 6, "the epoch in which the driver died comes again, and no other"
@@ -172,7 +122,7 @@ def test_on_a_cluster_each_epoch_is_given_whole_across_a_rescale(files, tmp_path
         await_true(lambda: _looked_at(tmp_path) == files.counts(), "the last commit", 60)
         (tmp_path / "stop").touch()
         assert child.await_end() == 0, child.log.read_text()[-2000:]
-    told = _calls(tmp_path)
+    told = calls_in(tmp_path)
     assert [[tuple(row) for row in rows] for _, rows in told] == files.expected(1)
 
 
