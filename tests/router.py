@@ -33,6 +33,11 @@ class Router:
         self._several = False  # a record can have several rows
         self._route: Route | None = None
 
+    @property
+    def is_last(self) -> bool:
+        """Whether it sends nothing more, as the query ends with the epoch."""
+        return self._route is not None and self._route.last
+
     def switch(self, route: Route) -> Routed:
         """Routes by `route` from the next blob on and returns how many blobs were packed for each slot before.
 

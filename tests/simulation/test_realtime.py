@@ -15,6 +15,7 @@ from realtime.parameters import KINDS, draw
 from realtime.runs import simulate
 
 from impls.durability.pins import Pins
+from impls.protocol.coordinator import Coordinator
 from impls.reading import cuts
 from impls.reading.environments import Views, Where
 from impls.reading.stored import StoredQuery
@@ -62,6 +63,11 @@ def test_a_reader_that_goes_to_the_old_owner_or_to_the_new_one_too_early_is_seen
     for wrong in (at_location, too_early):
         monkeypatch.setattr(Views, "of", wrong)
         assert simulate(counting(115)).violation == "lookup", wrong.__name__
+
+
+def test_routers_that_send_behind_the_last_epoch_are_seen(monkeypatch):
+    monkeypatch.setattr(Coordinator, "last", property(lambda _: False, lambda *_: None), raising=False)
+    assert simulate(draw(57)).violation == "last"
 
 
 def test_a_cut_whose_files_go_or_that_is_of_two_epochs_is_seen(monkeypatch):

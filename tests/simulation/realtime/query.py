@@ -151,6 +151,23 @@ class Query:
             except StateError as error:
                 raise Violation("driver", f"{type(error).__name__}: {error}") from error
 
+    def last_epoch(self) -> None:
+        """Runs an epoch behind which routers send nothing, as the query is stopped."""
+        target = self.driver.last_epoch + 1
+        while self.driver.last_epoch < target:  # a driver that begins in it is stopped too
+            self._coordinator.last = True
+            self.epoch()
+
+    @property
+    def read_until(self) -> list[int]:
+        """Of each partition, the index behind the rows that the last epoch has waited for."""
+        needed = dict(self._coordinator.needed)
+        return [self.load.places.first(f, needed, at) for f, at in enumerate(self._committed)]
+
+    def start_again(self) -> None:
+        """Begins anew behind a stop."""
+        self._start()
+
     def _stop(self, epoch: int) -> None:
         """The query ends as its plan asks for, and so may the driver, before or behind that."""
         self._end_session()

@@ -15,6 +15,7 @@ from realtime.oracle import Oracle
 from realtime.parameters import Parameters
 from realtime.patches import simulated
 from realtime.query import Query
+from realtime.stops import Stops
 from realtime.troubles import Troubles
 from realtime.workload import Workload
 
@@ -39,7 +40,7 @@ def _run(p: Parameters, folder: Path) -> Outcome:
         cuts = Cuts(p, query, looks)
         query.look = lambda: (looks.look(), cuts.look())
         try:
-            _epochs(p, query, oracle, troubles)
+            _epochs(p, query, oracle, troubles, Stops(p, query, commits))
             cuts.end()
         except Violation as error:
             when = f"after epoch {query.driver.last_epoch}, start {query.starts}, session {query.sessions}"
@@ -53,7 +54,7 @@ def _run(p: Parameters, folder: Path) -> Outcome:
     )  # fmt: skip
 
 
-def _epochs(p: Parameters, query: Query, oracle: Oracle, troubles: Troubles) -> None:
+def _epochs(p: Parameters, query: Query, oracle: Oracle, troubles: Troubles, stops: Stops) -> None:
     """Runs epochs until all is done, the last ones in peace."""
     last, after, number = p.epochs + 3 * p.bins * (len(p.commands) + len(p.changes)) + 150, 0, 0
     while number < p.epochs or after < REST:
@@ -61,6 +62,8 @@ def _epochs(p: Parameters, query: Query, oracle: Oracle, troubles: Troubles) -> 
         for epoch, kind, value in p.commands:
             if epoch == number:
                 query.command(kind, value)
+        if number == p.epochs:
+            _stopped(query, oracle, troubles, stops)
         if number < p.epochs:
             query.ask(number)
         query.epoch()
@@ -73,6 +76,15 @@ def _epochs(p: Parameters, query: Query, oracle: Oracle, troubles: Troubles) -> 
             after = after + 1 if quiet(query) else 0
         number += 1
     oracle.end()
+
+
+def _stopped(query: Query, oracle: Oracle, troubles: Troubles, stops: Stops) -> None:
+    """The query is stopped, while records come and things go wrong perhaps, and begins anew."""
+    troubles.on = stops.disturbed
+    if stops.stop():
+        oracle.epoch()
+        query.start_again()
+    troubles.on = False
 
 
 def quiet(query: Query) -> bool:

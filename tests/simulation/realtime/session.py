@@ -127,6 +127,7 @@ class Session:
     def can_route(self, f: int) -> bool:
         """Whether a router has records to route; at the end it has the rest of the one that it has begun."""
         goes_on = not self.ending or not self._between_records(f)
+        goes_on = goes_on and not self.routers[f].is_last
         return self._routed[f] and goes_on and self.positions[f] < len(self._load.log[f])
 
     def _between_records(self, f: int) -> bool:
