@@ -75,7 +75,7 @@ def records_of_a_dead_task_not_reported(patch):
 # what is drawn for it, and the checks that may find it
 BUGS = {
     queue_of_a_repeated_batch_kept: ({**QUEUEING, **DYING, "operator": "hash"}, {"results", "offsets", "restore"}),
-    queue_of_ended_epochs_given_up: ({**QUEUEING, **REPEATED, **TIMED}, {"results", "offsets", "restore"}),
+    queue_of_ended_epochs_given_up: ({**QUEUEING, **REPEATED, **TIMED}, {"results", "offsets", "restore", "last"}),
     times_of_the_epoch_itself_counted: ({**QUIET, **TIMED}, {"results"}),
     times_of_a_repeated_batch_counted: ({**DYING, **TIMED}, {"results"}),
     reported_twice_what_came_between_epochs: ({**QUIET, **TIMED}, {"results", "driver", "reports"}),
