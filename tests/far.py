@@ -1,9 +1,9 @@
 """A query of this process whose workers are, for whoever reads keys, on another host: behind a server of bins there."""
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from timed import TimedRun
 
@@ -30,10 +30,26 @@ class Seated:
         return place._replace(homes=tuple(FAR if worker in self._far else "" for worker in place[:2]))
 
 
-@contextmanager
-def reader_of(run: TimedRun, far: Collection[int]) -> Iterator[PointReader]:
-    """Reads keys of a query; environments of the workers that are far come from a server."""
-    where = {"generation": run.checkpoint.generation, "host": FAR, "state_dir": run.folder / "state"}
-    with BinServer(SETTINGS, query=run.checkpoint.query, **where) as server:
-        driver = Seated(run.driver, far, {FAR: server.address})
-        yield PointReader(driver, run.checkpoint, replace(run.spec, transfer=SETTINGS), in_sql=int)
+class Far:
+    """A host with the environments of some workers of a query, none perhaps; a context manager."""
+
+    def __init__(self, run: TimedRun, workers: Collection[int]):
+        self._run, self._workers, self._opened = run, workers, ExitStack()
+        self._generation, self._servers = -1, dict[str, str]()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    def reader(self) -> PointReader:
+        """Returns what reads keys of the query; those of the host come from its server, of which each start has one."""
+        run, generation = self._run, self._run.checkpoint.generation
+        if self._workers and generation != self._generation:
+            self._opened.close()
+            where = {"generation": generation, "host": FAR, "state_dir": run.folder / "state"}
+            server = self._opened.enter_context(BinServer(SETTINGS, query=run.checkpoint.query, **where))
+            self._generation, self._servers = generation, {FAR: server.address}
+        driver = Seated(run.driver, self._workers, self._servers)
+        return PointReader(driver, run.checkpoint, replace(run.spec, transfer=SETTINGS), in_sql=int)

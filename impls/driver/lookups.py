@@ -94,13 +94,16 @@ class Looked(ABC):
         out when it has expired. Records that wait in queues, as their bin is on its way, have not been applied.
 
         Raises:
-            UsageError: the key is of another type than the query's, or the query has ended.
+            UsageError: the key is of another type than the query's, or the query has ended; or the key or its state is
+                too large for another host to hand out.
             StateError: the worker's state could not be read for some seconds, such as while it is rebuilt.
         """
         return self.get_many([key])[0]
 
     def get_many(self, keys: Iterable[Any]) -> list[KeyState]:
-        """Returns the state of keys, in their order, each as `get` does: at one moment only where they have one worker.
+        """Returns the state of keys, in their order, each as `get` does.
+
+        All are of one moment only where they have one worker, and are so few that its host is asked once.
 
         Raises what `get` raises.
         """

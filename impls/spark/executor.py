@@ -119,8 +119,6 @@ class SeatedExecutor:
     """Sends the records of a micro-batch to the seats of their workers and runs each worker's step there.
 
     The seats are made anew when executors come or go, and when workers need more of them, or fewer.
-
-    Hosts are those that have seats, none before the first epoch.
     """
 
     def __init__(self, spec: QuerySpec):
@@ -136,7 +134,7 @@ class SeatedExecutor:
 
     @property
     def servers(self) -> Mapping[str, str]:
-        """By host with a seat the address at which it hands out bins."""
+        """By host with a seat the address at which it hands out bins; empty before the first epoch."""
         return {host: self._servers.get(host, "") for host in sorted(self._anchor.hosts)} if self._anchor else {}
 
     def run(self, order: EpochOrder, batch: DataFrame) -> Answers:

@@ -75,7 +75,7 @@ def split(value: bytes) -> tuple[bytes, bytes]:
 
 
 def with_keys(keys: Sequence[bytes], values: Sequence[_Value]) -> list[_Value]:
-    """Returns values, each that is there behind its key where that is too long to be a name."""
+    """Returns values; in front of one whose key is too long to be its name stands the key."""
     return [
         value if value is None or len(key) <= _KEY_MAX else in_front(key) + value
         for key, value in zip(keys, values, strict=True)

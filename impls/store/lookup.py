@@ -118,17 +118,24 @@ class _Lookup:
 
     def _between(self, bin_: int, low: bytes, high: bytes) -> list[Entry]:
         """Returns a bin's entries with low <= name < high, in order."""
-        items = sorted(self._within(self._items(bin_, low, high)))
-        if not items:
-            place = bin_key(STATE, bin_) + low
-            check_absent(self._txn, [place, *beside_packs(self._txn, [place])])
-        return open_entries(items)
+        return open_entries(sorted(self._within(self._items(bin_, low, high))))
 
     def _items(self, bin_: int, low: bytes, high: bytes) -> Iterator[Entry]:
-        """Yields a bin's entries with low <= name < high as they are stored, those in packs behind the others."""
-        prefix = bin_key(STATE, bin_)
-        bounds = prefix + low, prefix + high
-        return chain(whole_range(self._txn, *bounds), packed_between(self._txn, *bounds))
+        """Yields a bin's entries with low <= name < high as they are stored, those in packs behind the others.
+
+        Raises CorruptStateError where damage beside the range hides its entries.
+        """
+        place, empty = bin_key(STATE, bin_) + low, True
+        for item in chain(*self._ranges(bin_, low, high)):
+            empty = False
+            yield item
+        if empty:
+            check_absent(self._txn, [place, *beside_packs(self._txn, [place])])
+
+    def _ranges(self, bin_: int, low: bytes, high: bytes) -> tuple[Iterable[Entry], Iterable[Entry]]:
+        """Returns a bin's entries with low <= name < high, each by itself and in packs."""
+        bounds = bin_key(STATE, bin_) + low, bin_key(STATE, bin_) + high
+        return whole_range(self._txn, *bounds), packed_between(self._txn, *bounds)
 
     def _within(self, items: Iterable[Entry]) -> Iterator[Entry]:
         """Yields items as long as there is room."""
@@ -141,11 +148,8 @@ class _Lookup:
 
     def _first_between(self, bin_: int, low: bytes, high: bytes) -> bytes | None:
         """Returns the lowest key of a bin's entries with low <= key < high, None when there is none."""
-        prefix = bin_key(STATE, bin_)
-        bounds = prefix + low, prefix + high
-        both = whole_range(self._txn, *bounds), packed_between(self._txn, *bounds)
-        found = [next((name for name, _ in items), None) for items in both]
-        return min((name[len(prefix) :] for name in found if name is not None), default=None)
+        found = [next((name for name, _ in items), None) for items in self._ranges(bin_, low, high)]
+        return min((name[len(bin_key(STATE, bin_)) :] for name in found if name is not None), default=None)
 
     def _count_at(self, bin_: int, key: bytes) -> bytes:
         """Returns the count at a place of a dense bin, which must be there; raises CorruptStateError otherwise."""
@@ -173,7 +177,7 @@ class _Lookup:
         return found
 
     def _timers(self, bin_: int, key: bytes) -> list[Entry]:
-        """Returns the entries of a key's timers, found among all timers of its bin, which are not kept."""
+        """Returns the entries of a key's timers; looks at all timers of its bin, one by one, to keep few in memory."""
         found, part = list[Entry](), naming.key_part(key)
         for item in self._items(bin_, naming.TIMER, naming.VALUE):
             (timer,) = open_entries([item])

@@ -52,7 +52,7 @@ class BinState:
     def __init__(self, txn: lmdb.Transaction, bins: int, *, careful: bool = False):
         self._txn, self.bins, self.changes, self.careful = txn, bins, Changes(), careful
         self._delta: dict[int, list[int]] = {}
-        self._asked: tuple[list[int], list[bytes], tuple[list[bytes], bool]] = ([], [], ([], False))  # by the last read
+        self._asked: tuple[list[int], list[bytes], tuple[list[bytes], bool]] = ([], [], ([], False))  # of the last read
 
     def get(self, bin_: int, key: bytes) -> bytes | None:
         """Returns one entry's value, None when the key has none."""

@@ -43,7 +43,7 @@ from impls.transfer.ticket import (
 _AHEAD = 4  # messages that wait to be installed
 _CLIENTS_MAX = 16
 _POLL_S = 0.1
-_PROMPT_S = 1.5  # for which somebody who looks at keys waits: for a connection, for a turn, and for a message behind it
+_PROMPT_S = 1.5  # whoever looks at keys waits so long for a connection, then for a turn, then for each message
 
 _Server = tuple[str, Transfer]
 _clients: OrderedDict[_Server, flight.FlightClient] = OrderedDict()

@@ -15,7 +15,7 @@ from pyarrow import flight
 from impls.closing import end_all
 from impls.errors import CorruptStateError, StateError
 from impls.store.bins import read_size, size_record
-from impls.store.environment import Store, read_meta, store_path
+from impls.store.environment import read_meta, store_path
 from impls.store.lookup import TooLargeError, look, looking
 from impls.store.moving import moving_packs
 from impls.store.pages import Leaves, leaves_of
@@ -137,8 +137,7 @@ class _Stream:
         self.open = True
         self.used = time.monotonic()
         try:
-            store = self._stack.enter_context(Store.open(path, readonly=True))
-            self.view: lmdb.Transaction = self._stack.enter_context(store.reading(buffers=False))
+            self.view = self._stack.enter_context(looking(path))
             self.leaves = self._stack.enter_context(leaves_of(path, self.view))
         except BaseException:
             self.close()
@@ -193,7 +192,7 @@ class BinServer(flight.FlightServerBase):  # type: ignore[misc]
         try:
             asked = self._admitted(ticket.ticket)
             if isinstance(asked, KeyRequest):
-                return self._answer(ticket.ticket, packed(self._looked(asked), self._transfer.batch_bytes))
+                return self._answer(ticket.ticket, iter(self._looked(asked)))
             self._await_turn(self._turns)
             try:
                 served = self._served(self._opened(asked), asked)
@@ -220,12 +219,13 @@ class BinServer(flight.FlightServerBase):  # type: ignore[misc]
         if not turns.acquire(timeout=self._transfer.busy_s):
             raise RefusedError("busy")
 
-    def _looked(self, asked: KeyRequest) -> list[tuple[bytes, bytes]]:
-        """Returns what a worker's environment has of keys, as an answer's items."""
+    def _looked(self, asked: KeyRequest) -> list[pa.RecordBatch]:
+        """Returns what a worker's environment has of keys, packed: objects of Python take ten times the memory."""
         self._await_turn(self._looking)
         try:
             with looking(store_path(self._state_dir, asked.worker)) as txn:
-                found = answer_of(look(txn, asked.query, asked.values, asked.keys, LOOKED_BYTES))
+                items = answer_of(look(txn, asked.query, asked.values, asked.keys, LOOKED_BYTES))
+            batches = list(packed(items, self._transfer.batch_bytes))
         except TooLargeError as error:
             raise RefusedError("large") from error
         except (CorruptStateError, lmdb.Error, OSError) as error:
@@ -235,7 +235,7 @@ class BinServer(flight.FlightServerBase):  # type: ignore[misc]
         finally:
             self._looking.release()
         self.counts.add(looks=1)
-        return found
+        return batches
 
     def _opened(self, asked: Ticket) -> _Stream:
         try:

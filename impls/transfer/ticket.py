@@ -33,7 +33,7 @@ REASONS = {
 PROOF = b"proof"  # of the answer's schema
 _MAC_BYTES = 32
 _TICKET_BYTES_MAX = 1 << 18
-LOOKED_BYTES = 64 << 20  # most that an answer about keys has
+LOOKED_BYTES = 16 << 20  # most that an answer about keys has: the memory of the process that answers is limited
 _WORKERS_MAX = 1 << 20
 _KEYS_BYTES, _KEY_BYTES = _TICKET_BYTES_MAX - 4096, 16  # of the keys of a request; of a key beside its digits
 

@@ -2,12 +2,12 @@
 
 import re
 import tempfile
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
-from far import reader_of
+from far import Far
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from timed import BINS, TimedRun
@@ -16,7 +16,6 @@ from impls.errors import StateError, UsageError
 from impls.operators.timed import KeyedProcess
 from impls.protocol.eventtime import EventTime
 from impls.reading.cuts import Cut
-from impls.reading.points import PointReader
 from impls.reading.state import read_state, state_at
 from impls.reading.texts import differences
 from impls.store.hashing import bin_of_hash, hash_bytes
@@ -80,7 +79,7 @@ class LookedAt(TimedRun):
 
     history = coming = ()  # records of the epochs before, and of the one under way
     lost = False
-    far = ()  # workers that are read from another host's server
+    far = None  # the host from which some of its workers are read
 
     def step(self, task, tables):
         self.look()
@@ -107,9 +106,7 @@ class LookedAt(TimedRun):
             assert state.epoch == self.number or not has_run
 
     def get_many(self, keys):
-        here = nullcontext(PointReader(self.driver, self.checkpoint, self.spec, in_sql=None))
-        with reader_of(self, self.far) if self.far else here as reader:
-            return reader.get_many(keys)
+        return self.far.reader().get_many(keys)
 
 
 def by_key(rows):
@@ -181,12 +178,12 @@ class Cuts:
 @example([([], "", 0), ([], "", 0), ([], "move", 0), ([], "", 0)], 2, "rhino", [], ())  # an empty bin from a replica
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # which sets what stays the same
 def test_every_epoch_that_is_kept_is_read_as_it_was(epochs, replay_epochs, mechanism, held, far):
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
         run = LookedAt(
             Path(folder), Everything(), mechanism, options=MECHANISMS[mechanism], replay_epochs=replay_epochs
         )
         history, at_end, cuts = [], [], Cuts(run, held)
-        run.far = far
+        run.far = opened.enter_context(Far(run, far))
         for number, (records, event, worker) in enumerate(epochs):
             if event == "move":
                 run.move([(bin_ + number) % 3 for bin_ in range(BINS)])

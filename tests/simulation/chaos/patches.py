@@ -25,10 +25,10 @@ from impls.durability.files import Files
 from impls.protocol import changing, events
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import WrittenPlan
-from impls.store import environment, moving, packs
+from impls.store import environment, lookup, moving, packs
 from impls.store import environment as stores
 from impls.store.environment import Store
-from impls.transfer import client, server
+from impls.transfer import client
 from impls.worker import attempts, held, opening, replicas
 
 Wrote = Callable[[str, bytes], None]
@@ -125,7 +125,7 @@ def networked(cluster: Cluster, network: Network) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(attempts, "offer", network.offer))
         stack.enter_context(mock.patch.object(client, "_Reader", network.reader()))
-        stack.enter_context(mock.patch.object(server, "Store", SimpleNamespace(open=_open_beside_writers)))
+        stack.enter_context(mock.patch.object(lookup, "Store", SimpleNamespace(open=_open_beside_writers)))
         yield
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hosts import A
 from pyarrow import flight
-from served import SETTINGS, fill
+from served import SETTINGS, fill, pulled
 
 from impls.errors import CorruptStateError, UsageError
 from impls.store import naming
@@ -17,7 +17,7 @@ from impls.store.state import BinState
 from impls.transfer import server as servers
 from impls.transfer.client import look_from
 from impls.transfer.server import BinServer
-from impls.transfer.ticket import KeyRequest, RefusedError, answer_of, open_request, requests_of, seal, seen_of
+from impls.transfer.ticket import KeyRequest, RefusedError, Ticket, answer_of, open_request, requests_of, seal, seen_of
 
 KEY = b"a key" * 50
 
@@ -108,6 +108,8 @@ def test_what_cannot_be_looked_at_is_refused_in_words_and_the_server_goes_on(ser
     path = store_path(tmp_path, 1) / "data.mdb"
     os.truncate(path, path.stat().st_size - 4096)
     refused("damaged", "is truncated", asked(1, "keyed", [(3, KEY)]))
+    with pytest.raises(RefusedError, match="has no state of that worker"):  # and whoever pulls its bins goes elsewhere
+        pulled(SETTINGS, server.address, Ticket("q", 2, A, 5, 1, (3,)), tmp_path / "target")
     assert look_from(SETTINGS, server.address, asked(0, "json", [(0, bytes(4))])).keys[0].entries
 
 
