@@ -1,6 +1,5 @@
 """A record-at-a-time operator for users: one function from (key, record, state) to (state, result)."""
 
-import json
 from abc import abstractmethod
 from typing import Any
 
@@ -9,6 +8,7 @@ import pyarrow as pa
 
 from impls.operators.base import RecordOperator
 from impls.operators.blame import Failures
+from impls.protocol.jsontext import value_from_text, value_to_text
 from impls.store.records import Results
 from impls.store.state import BinState
 
@@ -32,11 +32,11 @@ class StatefulMap(RecordOperator):
 
     def dump(self, value: Any) -> bytes:
         """Encodes a state or a result."""
-        return json.dumps(value, separators=(",", ":")).encode()
+        return value_to_text(value)
 
     def load(self, raw: bytes) -> Any:
         """Decodes a state."""
-        return json.loads(raw)
+        return value_from_text(raw)
 
     def state_form(self) -> dict[str, Any]:
         """Says that values are JSON, where they are."""

@@ -1,6 +1,5 @@
 """Operators with event time: records and timers."""
 
-import json
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
@@ -13,6 +12,7 @@ from impls.errors import UsageError
 from impls.operators.base import Effects, Input, Operator, RecordOperator
 from impls.operators.blame import Failures, Together
 from impls.protocol.eventtime import MAX_TIME, NO_TIME, EventClock, EventTime
+from impls.protocol.jsontext import value_from_text, value_to_text
 from impls.store.keyed import Keyed, variable_of
 from impls.store.naming import VariableNameError, front_of
 from impls.store.records import Results
@@ -58,8 +58,8 @@ class TimedOperator(Operator):
         if name is None:
             return raw
         front = front_of(key, raw)
-        value = function(json.loads(raw[len(front) :]), name)
-        return None if value is None else front + json.dumps(value, separators=(",", ":")).encode()
+        value = function(value_from_text(raw[len(front) :]), name)
+        return None if value is None else front + value_to_text(value)
 
     def run(self, state: BinState, inputs: Sequence[Input]) -> Effects:
         """Runs inputs, oldest first."""

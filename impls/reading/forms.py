@@ -10,7 +10,6 @@ A form is a dictionary of JSON values. `Operator.state_form` gives the operator'
 | columns | of a processor the schema of the grouping key, as which its keys are encoded |
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -24,6 +23,7 @@ from impls.operators import Aggregate
 from impls.operators.aggregates.rows import key_type
 from impls.processor.keys import KeyCodec
 from impls.processor.rows import row_maker
+from impls.protocol.jsontext import value_from_text
 from impls.reading.variables import Variables
 from impls.store import naming
 from impls.store.entries import split
@@ -72,7 +72,7 @@ def _key_of(kind: str) -> Callable[[bytes], Any]:
 def _json(raw: bytes) -> Any:
     """Reads JSON; what is none is of a version of the pipeline that has an encoding of its own."""
     try:
-        return json.loads(raw)
+        return value_from_text(raw)
     except ValueError:
         return raw
 
@@ -164,7 +164,7 @@ def _keyed(key_of: Callable[[bytes], Any]) -> Reader:
                 continue
             if name[:1] == naming.ITEM:
                 field -= first[label, key]
-            yield StateRow(bin_, key_of(key), KINDS[name[:1]], label, field, json.loads(stored))
+            yield StateRow(bin_, key_of(key), KINDS[name[:1]], label, field, value_from_text(stored))
 
     return read
 

@@ -6,10 +6,10 @@ store and not at every bin (`BinState.bins_with_timers`).
 """
 
 import heapq
-import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from impls.protocol.jsontext import value_from_text, value_to_text
 from impls.store import naming
 from impls.store.buffered import ABSENT, Buffered
 from impls.store.state import BinState
@@ -48,7 +48,7 @@ class Keyed:
         bins, keys, payloads = self.emitted
         bins.append(bin_)
         keys.append(key)
-        payloads.append(_dump(value))
+        payloads.append(value_to_text(value))
 
     def _name(self, family: bytes, key: bytes, name: str) -> bytes:
         if (head := self._heads.get((family, name))) is None:
@@ -66,7 +66,7 @@ class Keyed:
         place = (bin_, self._name(naming.VALUE, key, name))
         if (value := self._values.get(place, ABSENT)) is ABSENT:
             raw = self._entries.get(*place)
-            value = self._values[place] = None if raw is None else json.loads(raw[len(naming.key_front(key)) :])
+            value = self._values[place] = None if raw is None else value_from_text(raw[len(naming.key_front(key)) :])
         return value
 
     def set_value(self, bin_: int, key: bytes, value: Any, name: str = "") -> None:
@@ -80,12 +80,12 @@ class Keyed:
     def append(self, bin_: int, key: bytes, item: Any, name: str = "") -> None:
         """Adds an item to the end of a key's list."""
         head, (first, end) = self._list(bin_, key, name)
-        self._entries.put(bin_, naming.item_name(head, end), _dump(item))
+        self._entries.put(bin_, naming.item_name(head, end), value_to_text(item))
         self._entries.put(bin_, head, naming.key_front(key) + naming.list_head(first, end + 1))
 
     def items(self, bin_: int, key: bytes, name: str = "") -> list[Any]:
         """Returns a key's list, empty when it has none."""
-        return [json.loads(raw) for _, raw in self._items(bin_, *self._list(bin_, key, name))]
+        return [value_from_text(raw) for _, raw in self._items(bin_, *self._list(bin_, key, name))]
 
     def clear(self, bin_: int, key: bytes, name: str = "") -> None:
         """Deletes a key's list."""
@@ -116,20 +116,26 @@ class Keyed:
         """Returns a field of a key's map, None when it is not there."""
         place, front = self._field(key, field, name)
         raw = self._entries.get(bin_, place)
-        return None if raw is None else json.loads(raw[len(front) :])
+        return None if raw is None else value_from_text(raw[len(front) :])
 
     def set_field(self, bin_: int, key: bytes, field: bytes, value: Any, name: str = "") -> None:
         """Sets a field of a key's map; None deletes it."""
         place, front = self._field(key, field, name)
-        self._entries.put(bin_, place, None if value is None else front + _dump(value))
+        self._entries.put(bin_, place, None if value is None else front + value_to_text(value))
 
-    def fields(self, bin_: int, key: bytes, name: str = "") -> list[tuple[bytes, Any]]:
-        """Returns (field, value) of a key's map in order of the fields, behind them those of more than 150 bytes."""
+    def fields(
+        self, bin_: int, key: bytes, name: str = "", within: tuple[bytes, bytes] | None = None
+    ) -> list[tuple[bytes, Any]]:
+        """Returns (field, value) of a key's map in order of the fields, behind them those of more than 150 bytes.
+
+        `within` a range are fields with low <= field < high of at most 150 bytes each.
+        """
         head = self._name(naming.MAP, key, name)
-        found = self._entries.scan(bin_, head, naming.after(head))
+        low, high = (head, naming.after(head)) if within is None else [head + naming.field_part(f)[0] for f in within]
+        found = self._entries.scan(bin_, low, high)
         front = len(naming.key_front(key))
         fields = [naming.field_of(entry[len(head) :], raw[front:]) for entry, raw in found]
-        return [(field, json.loads(raw)) for field, raw in fields]
+        return [(field, value_from_text(raw)) for field, raw in fields]
 
     def clear_fields(self, bin_: int, key: bytes, name: str = "") -> None:
         """Deletes a key's map."""
@@ -198,9 +204,5 @@ class Keyed:
         """Encodes values that were set; raises what encoding them raises."""
         for (bin_, name), front in self._changed.items():
             value = self._values[bin_, name]
-            self._entries.put(bin_, name, None if value is None else front + _dump(value))
+            self._entries.put(bin_, name, None if value is None else front + value_to_text(value))
         self._changed.clear()
-
-
-def _dump(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()

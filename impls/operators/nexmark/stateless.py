@@ -1,6 +1,5 @@
 """Queries 0 to 2, 10, 13, 14, 21 and 22: no state; they show what the runtime itself costs."""
 
-import json
 import re
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal
@@ -10,6 +9,7 @@ import pyarrow as pa
 
 from impls.operators.base import RecordOperator
 from impls.operators.nexmark.base import AUCTION, BID, PERSON, NexmarkQuery, id_bytes
+from impls.protocol.jsontext import value_to_text
 from impls.store.records import Results
 from impls.store.state import BinState
 
@@ -32,7 +32,7 @@ class _Stateless(NexmarkQuery, RecordOperator):
     def answer(self, row: dict[str, Any]) -> bytes:
         """Returns the result of a record."""
         names = dict(zip(self.fields, self.columns, strict=True))
-        return json.dumps({field: row[column] for field, column in names.items()}, separators=(",", ":")).encode()
+        return value_to_text({field: row[column] for field, column in names.items()})
 
 
 class Q0(_Stateless):
@@ -86,7 +86,7 @@ class _Computed(_Stateless):
     def answer(self, row: dict[str, Any]) -> bytes:
         """Returns a bid's fields, and those computed of it."""
         found = {**row, **self.computed(row)}
-        return json.dumps({field: found[field] for field in self.fields}, separators=(",", ":")).encode()
+        return value_to_text({field: found[field] for field in self.fields})
 
     def computed(self, row: dict[str, Any]) -> dict[str, Any]:
         """Returns the fields that are computed."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 from impls.operators.nexmark.base import BID, SECOND, SecondStage, TimedQuery, columns_of, id_bytes, id_of, window_start
 from impls.operators.timed import KeyContext, KeyedProcess
 from impls.store.keyed import Keyed
+from impls.store.naming import time_bytes
 
 
 class _Best(SecondStage):
@@ -60,8 +61,9 @@ class Q5(_BestOfBin):
     Dialect "beam": [start, start + 10 s), every tie is a result. "flink-sql" has 10 s / 2 s; Megaphone has 60 s / 1 s
     and one maximum per bin, which is not the query's answer.
 
-    Bids are counted per auction in panes of 5 s (a map per bin and pane); a window is two panes. When it ends each bin
-    passes on all auctions that have its highest count. Windows without bids have no result.
+    Bids are counted per auction in panes of 5 s; a window is two panes. A bin has one map, by pane and auction, of
+    which a window is a range. When it ends each bin passes on all auctions that have its highest count. Windows without
+    bids have no result.
     """
 
     second = _MostBids
@@ -72,21 +74,23 @@ class Q5(_BestOfBin):
     def on_records(self, records: pa.Table, keyed: Keyed) -> None:
         """Counts bids by (bin, pane, auction)."""
         bins, auctions, times = columns_of(records, "bin", "key", "dateTime")
-        rows = zip(bins.tolist(), (times - times % self.period).tolist(), auctions.tolist(), strict=True)
-        bids = {(b, id_bytes(pane), id_bytes(auction)): n for (b, pane, auction), n in sorted(Counter(rows).items())}
-        keyed.load_map([b for b, _, _ in bids], [pane for _, pane, _ in bids], [auction for _, _, auction in bids])
-        for (b, pane, auction), number in bids.items():
-            keyed.set_field(b, pane, auction, (keyed.field(b, pane, auction) or 0) + number)
-        for b, start in dict.fromkeys((b, id_of(pane)) for b, pane, _ in bids):
+        rows = [*zip(bins.tolist(), (times - times % self.period).tolist(), auctions.tolist(), strict=True)]
+        bids = {(b, time_bytes(pane) + id_bytes(auction)): n for (b, pane, auction), n in sorted(Counter(rows).items())}
+        keyed.load_map([b for b, _ in bids], [b""] * len(bids), [field for _, field in bids])
+        for (b, field), number in bids.items():
+            keyed.set_field(b, b"", field, (keyed.field(b, b"", field) or 0) + number)
+        for b, start in dict.fromkeys((b, pane) for b, pane, _ in rows):
             for end in range(start + self.period, start + self.size + 1, self.period):
                 keyed.set_timer(b, end, b"")
 
     def on_timer(self, bin_: int, time: int, key: bytes, keyed: Keyed) -> None:
         """Passes the bin's best of a window on; the window's first pane is in no other one to come."""
         counts: Counter[bytes] = Counter()
-        for start in range(time - self.size, time, self.period):
-            counts.update(dict(keyed.fields(bin_, id_bytes(start))))
-        keyed.clear_fields(bin_, id_bytes(time - self.size))
+        end_of_first = time_bytes(time - self.size + self.period)
+        for field, number in keyed.fields(bin_, b"", within=(time_bytes(time - self.size), time_bytes(time))):
+            counts[field[len(end_of_first) :]] += number
+            if field < end_of_first:
+                keyed.set_field(bin_, b"", field, None)
         most = max(counts.values())
         for auction in sorted(auction for auction, count in counts.items() if count == most):
             keyed.emit(bin_, auction, self.passed_on(time - 1, time - self.size, id_of(auction), most))

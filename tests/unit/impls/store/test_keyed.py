@@ -77,6 +77,8 @@ def test_maps_give_their_fields_in_order_and_do_not_mix(txn):
     later.set_field(3, b"k", b"aa", 5)
     later.set_field(3, b"k", b"b", None)
     assert [f for f, _ in later.fields(3, b"k")] == [b"a", b"aa", b"\xff" * 9]
+    assert [f for f, _ in later.fields(3, b"k", within=(b"", b"aa"))] == [b"a"]
+    assert [f for f, _ in later.fields(3, b"k", within=(b"aa", b"\xff" * 9))] == [b"aa"]
     later.clear_fields(3, b"k")
     assert later.fields(3, b"k") == []
     assert later.field(3, b"kb", b"") == 1
