@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from impls.aggregation import KeyColumns
 from impls.driver.keystate import StateRow
-from impls.errors import StateError
+from impls.errors import CorruptStateError, StateError
 from impls.operators import Aggregate
 from impls.operators.aggregates.rows import key_type
 from impls.processor.keys import KeyCodec
@@ -136,13 +136,17 @@ class Opener:
         self._long: dict[bytes, bytes] = {}
 
     def __call__(self, name: bytes, raw: bytes) -> tuple[bytes, Any, bytes]:
-        """Returns (grouping key, field of a map or index of an item, what is stored of the value)."""
+        """Returns (grouping key, field of a map or index of an item, what is stored of the value).
+
+        Raises CorruptStateError for an item of a long key whose list is not there.
+        """
         key, digested, rest = naming.key_and_rest(name)
         if digested:
-            part = key
             if name[:1] in naming.FRONTED:
-                self._long[part], raw = split(raw)
-            key = self._long[part]
+                self._long[key], raw = split(raw)
+            elif key not in self._long:
+                raise CorruptStateError("An item of a list is there without the list: the state is damaged.")
+            key = self._long[key]
         if name[:1] == naming.MAP:
             return key, *naming.field_of(rest, raw)
         return key, int.from_bytes(rest, "big") if rest else None, raw
@@ -163,6 +167,8 @@ def _keyed(key_of: Callable[[bytes], Any]) -> Reader:
                 first[label, key] = naming.list_bounds(stored)[0]
                 continue
             if name[:1] == naming.ITEM:
+                if (label, key) not in first:
+                    raise CorruptStateError(f"Bin {bin_} has an item without its list: the state is damaged.")
                 field -= first[label, key]
             yield StateRow(bin_, key_of(key), KINDS[name[:1]], label, field, value_from_text(stored))
 

@@ -8,6 +8,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+import numpy as np
 from pyspark.errors import PySparkException
 from pyspark.sql import types as t
 
@@ -182,7 +183,7 @@ def _fitting(kind: t.DataType, value: Any, name: str) -> Any:
     if isinstance(kind, t.IntegralType) and (number := _integer(value)) is not None:
         return _in_range(kind, number, name)
     if isinstance(kind, t.FloatType | t.DoubleType) and (isinstance(value, float) or _integer(value) is not None):
-        return float(value)
+        return _float(kind, value, name)
     if isinstance(kind, t.ArrayType) and isinstance(value, list | tuple):
         return [_fitting(kind.elementType, part, name) for part in value]
     if isinstance(kind, t.StructType) and isinstance(value, dict | list | tuple) and len(value) == len(kind):
@@ -203,6 +204,15 @@ def _in_range(kind: t.DataType, number: int, name: str) -> int:
     if not -half <= number < half:
         raise _unfit(kind, number, name)
     return number
+
+
+def _float(kind: t.DataType, value: Any, name: str) -> float:
+    """Returns a number as a key's float; raises UsageError for an integer that no float is, so that none is another."""
+    number = _integer(value)
+    near = float(value if number is None else np.float32(number) if isinstance(kind, t.FloatType) else number)
+    if number is not None and near != number:
+        raise _unfit(kind, number, name)
+    return near
 
 
 def _unfit(kind: t.DataType, value: Any, name: str) -> UsageError:

@@ -8,7 +8,6 @@ before and after it reads, and reads again if the bin has moved meanwhile.
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from threading import BoundedSemaphore
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,6 @@ from impls.worker.query import QuerySpec
 
 _PATIENCE_S = 5.0  # for which an environment may be away, as when it is rebuilt
 _PAUSE_S = 0.005
-_AT_ONCE = 8  # readers: an environment has places for some hundred, and workers that pull need theirs
 
 
 class PointReader:
@@ -62,7 +60,6 @@ class PointReader:
         if self._settings["state"] == "shared":
             raise UsageError("The state of this query is in the store that all workers share: look at it there.")
         self._form = form_of(checkpoint.folder)
-        self._turns = BoundedSemaphore(_AT_ONCE)
         self._encoded = self._settings["key"] == GROUPING_KEY
         self._keys = KeyReader(self._form, columns=self._encoded or self._form["values"] == "processor")
 
@@ -93,7 +90,7 @@ class PointReader:
     def _states(self, keys: Sequence[StoredKey]) -> list[KeyState]:
         """Reads keys again and again until each was read where its bin was before and behind it."""
         found: dict[int, KeyState] = {}
-        wanted, until = [(key, self._bin_of(key)) for key in keys], time.monotonic() + _PATIENCE_S
+        wanted, begun = [(key, self._bin_of(key)) for key in keys], time.monotonic()
         while len(found) < len(wanted):
             failure: Exception | None = None
             left = [(n, key, bin_) for n, (key, bin_) in enumerate(wanted) if n not in found]
@@ -102,8 +99,8 @@ class PointReader:
             except (*DAMAGE, StateError) as error:
                 failure = error
             if len(found) < len(wanted):
-                if time.monotonic() > until:
-                    raise _given_up(failure)
+                if (waited_s := time.monotonic() - begun) > _PATIENCE_S:
+                    raise _given_up(failure, waited_s)
                 time.sleep(_PAUSE_S)
         return [found[n] for n in range(len(wanted))]
 
@@ -111,9 +108,8 @@ class PointReader:
         """Returns the state of those keys whose bins have not moved meanwhile."""
         places = {bin_: self._driver.place(bin_) for _, _, bin_ in wanted}
         names = {n: (bin_, self._name(bin_, key)) for n, key, bin_ in wanted}
-        with self._turns:
-            asked = [(names[n], places[bin_]) for n, _, bin_ in wanted]
-            looked = Views(self._environments, self._form["values"], asked)
+        asked = [(names[n], places[bin_]) for n, _, bin_ in wanted]
+        looked = Views(self._environments, self._form["values"], asked)
         found = {}
         for n, key, bin_ in wanted:
             where = looked.of(names[n], places[bin_])
@@ -130,13 +126,13 @@ class PointReader:
         return slot.to_bytes(8, "big") if 0 <= key.number < self._form["keys"] else b""
 
     def _rows(self, found: KeyEntries, bin_: int, key: StoredKey) -> Iterator[StateRow]:
-        values = self._form["values"]
+        values, entries = self._form["values"], found.opened(self._form["values"], key.raw)
         if values == "dense":
-            for _, raw in found.entries:
+            for _, raw in entries:
                 yield StateRow(bin_, key.shown, "value", "", None, int.from_bytes(raw, "little"))
             return
         turned = values in ONLY_FIRST and found.shape
-        for row in (self._as_bytes if turned else self._read)(bin_, found.entries):
+        for row in (self._as_bytes if turned else self._read)(bin_, entries):
             yield row._replace(key=key.shown)
 
     @cached_property
@@ -167,6 +163,6 @@ class PointReader:
         return int(bin_of_hash(np.array([hash_bytes(key.raw)], np.uint64), bins)[0])
 
 
-def _given_up(failure: Exception | None) -> StateError:
+def _given_up(failure: Exception | None, waited_s: float) -> StateError:
     why = "its bin moved again and again" if failure is None else str(failure).rstrip(".")
-    return StateError(f"The state of the key could not be read for {_PATIENCE_S:.0f} s: {why}.")
+    return StateError(f"The state of the key could not be read for {waited_s:.0f} s: {why}.")

@@ -31,7 +31,11 @@ def json_text(value: Any) -> str:
     >>> json_text(Row(user="u1", day=date(2026, 1, 2)))
     '{"user":"u1","day":"2026-01-02"}'
     """
-    return json.dumps(_plain(value), separators=(",", ":"), ensure_ascii=False)
+    return str(value) if type(value) is int else _encode(_plain(value))
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+_AS_THEY_ARE = {int, str, bool, type(None)}
 
 
 def _base64(value: bytes) -> str:
@@ -46,6 +50,8 @@ _TEXTS: dict[type, Callable[[Any], Any]] = {
 
 def _plain(value: Any) -> Any:
     """Returns a value as JSON has it; a map whose keys are no text is a list of pairs."""
+    if type(value) in _AS_THEY_ARE:
+        return value
     if isinstance(value, Row):
         return {name: _plain(part) for name, part in zip(value.__fields__, value, strict=True)}
     if isinstance(value, dict):

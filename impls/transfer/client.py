@@ -22,10 +22,10 @@ from pyarrow import flight
 from impls.errors import CorruptStateError
 from impls.store.bins import BinArrival, open_size
 from impls.store.lookup import Seen
-from impls.transfer.process import Charge, Owner, Places
+from impls.transfer.owner import Owner
+from impls.transfer.process import Charge, Places
 from impls.transfer.settings import TLS_NAME, Transfer
 from impls.transfer.ticket import (
-    LOOKED_BYTES,
     PROOF,
     REASONS,
     KeyRequest,
@@ -44,6 +44,12 @@ _AHEAD = 4  # messages that wait to be installed
 _CLIENTS_MAX = 16
 _POLL_S = 0.1
 _PROMPT_S = 1.5  # whoever looks at keys waits so long for a connection, then for a turn, then for each message
+_LOOK_S = 6.0  # for a whole answer about keys, which has 16 MiB at most
+
+
+class SilentError(CorruptStateError):
+    """A host has not answered in time, which it would not do for others of its workers either."""
+
 
 _Server = tuple[str, Transfer]
 _clients: OrderedDict[_Server, flight.FlightClient] = OrderedDict()
@@ -83,12 +89,13 @@ def look_from(transfer: Transfer, address: str, asked: KeyRequest) -> Seen:
 
     Many keys take several requests, between which the worker may commit.
 
-    Raises RefusedError when the server refuses, and CorruptStateError as `fetch` does.
+    Raises RefusedError when the server refuses, SilentError when the host does not answer, and CorruptStateError as
+    `fetch` does.
     """
     seen: list[Seen] = []
     transfer = replace(transfer, connect_s=_PROMPT_S, busy_s=_PROMPT_S, stall_s=_PROMPT_S)
     for part in requests_of(asked):
-        messages = list(_Reader(transfer, address, part, transfer.deadline_s(LOOKED_BYTES)))
+        messages = list(_Reader(transfer, address, part, _LOOK_S))
         seen.append(seen_of([item for items in messages for item in items], len(part.keys)))
     keys = [found for one in seen for found in one.keys]
     return Seen(min(one.epoch for one in seen), min(one.begun for one in seen), keys)
@@ -108,19 +115,21 @@ class _Reader:
         client = _client(self._transfer, self._address, host)
         thread = threading.Thread(target=self._read, args=(client,), name="pull", daemon=True)
         thread.start()
-        whole = False
+        whole = False  # or refused: then the connection is sound, too, and others use it
         try:
             wait_s = self._transfer.busy_s + stall_s
             while True:
                 try:
                     message = self._messages.get(timeout=wait_s)
                 except queue.Empty:
-                    raise CorruptStateError(f"Host {host} has sent nothing for {wait_s:g} s.") from None
+                    raise SilentError(f"Host {host} has sent nothing for {wait_s:g} s.") from None
                 if message is None:
                     whole = True
                     return
                 if isinstance(message, Exception):
-                    raise _meaning(message, host)
+                    meant = _meaning(message, host)
+                    whole = isinstance(meant, RefusedError)
+                    raise meant
                 yield items_of(message)
                 wait_s = stall_s
         finally:
@@ -174,11 +183,14 @@ def _client(transfer: Transfer, address: str, host: str) -> flight.FlightClient:
         with _clients_lock:
             return _kept(key)
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise CorruptStateError(f"Host {host} does not answer at {address}: {error}.") from error
+        raise SilentError(f"Host {host} does not answer at {address}: {error}.") from error
 
 
 def _kept(key: _Server) -> flight.FlightClient:
-    """Returns the connection to a server, new if there is none."""
+    """Returns the connection to a server, new if there is none.
+
+    One that is not kept any more is closed by the last thread that uses it.
+    """
     if key in _clients:
         _clients.move_to_end(key)
         return _clients[key]
@@ -193,15 +205,13 @@ def _kept(key: _Server) -> flight.FlightClient:
         }
     client = _clients[key] = flight.FlightClient(address, **tls)
     while len(_clients) > _CLIENTS_MAX:
-        _clients.popitem(last=False)[1].close()
+        _clients.popitem(last=False)
     return client
 
 
 def _forget(transfer: Transfer, address: str) -> None:
     with _clients_lock:
-        client = _clients.pop((address, transfer), None)
-    if client is not None:
-        client.close()
+        _clients.pop((address, transfer), None)
 
 
 _LOG = logging.getLogger(__package__)

@@ -14,7 +14,6 @@ import fcntl
 import hashlib
 import os
 import resource
-import select
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -27,6 +26,7 @@ import pyarrow as pa
 from impls.closing import ended_on_error
 from impls.protocol.jsontext import from_text, to_text
 from impls.sockets import raise_file_limit
+from impls.transfer.owner import Owner
 from impls.transfer.server import BinServer
 from impls.transfer.settings import Transfer
 
@@ -142,79 +142,9 @@ class Places:
         return [int(name) for name in names if name.isdigit()]
 
 
-_EXECUTOR = "java"
-
-
-@dataclass(frozen=True)
-class Owner:
-    """A process by its id and its start, in ticks since the machine's, -1 where that is not known."""
-
-    pid: int
-    start: int = -1
-
-    @classmethod
-    def of_this_process(cls) -> "Owner":
-        """Returns the nearest ancestor that is a JVM, or this process where there is none."""
-        pid = os.getpid()
-        while pid > 1:
-            status = _status(pid)
-            if status is None:
-                break
-            if status[0] == _EXECUTOR:
-                return cls(pid, status[2])
-            pid = status[1]
-        own = _status(os.getpid())
-        return cls(os.getpid(), -1 if own is None else own[2])
-
-    def watch(self) -> "End | None":
-        """Returns what tells of the process's end; None when it has ended already."""
-        descriptor = -1
-        with contextlib.suppress(AttributeError, OSError):  # another system than Linux, or an old kernel
-            descriptor = os.pidfd_open(self.pid)
-        end = End(self, descriptor)
-        return None if end.is_gone() else end
-
-
-class End:
-    """The end of a process, which can be waited for."""
-
-    def __init__(self, owner: Owner, descriptor: int):
-        self._owner, self._poll = owner, select.poll()
-        self._has = descriptor >= 0
-        if self._has:
-            self._poll.register(descriptor, select.POLLIN)
-
-    def wait(self, timeout_ms: int) -> bool:
-        """Waits until the process has ended, so long at most, and returns whether it has."""
-        if self._has:
-            return bool(self._poll.poll(timeout_ms))
-        self._poll.poll(timeout_ms)
-        return self.is_gone()
-
-    def is_gone(self) -> bool:
-        """Returns whether there is no such process, or another one of its id."""
-        try:
-            os.kill(self._owner.pid, 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:
-            pass
-        now = _status(self._owner.pid)
-        return now is not None and self._owner.start >= 0 and now[2] != self._owner.start
-
-
-def _status(pid: int) -> tuple[str, int, int] | None:
-    """Returns (name, parent, start) of a process, None where the system does not tell."""
-    try:
-        head, _, rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
-    except OSError:
-        return None
-    fields = rest.split()
-    return head.partition("(")[2], int(fields[1]), int(fields[19])
-
-
 _TICK_MS = 500
 _PATIENCE = 3.0
+_FULL, _FULL_LOOKS = 0.97, 6  # of the memory; looks in a row
 
 
 @dataclass(frozen=True)
@@ -253,13 +183,14 @@ def main() -> None:
     need = _Need(places, charge.transfer.unused_s)
     places.forget_earlier()
     told: dict[str, Any] = {}
+    full = Full(charge.transfer.memory_bytes)
     while not (places.is_replaced() or need.is_over()):
         now = {"address": server.address, "pid": os.getpid(), "host": charge.host, **server.counts.now()}
         if now != told:
             with contextlib.suppress(OSError):  # a full disk
                 places.tell(now)
                 told = now
-        if end.wait(_TICK_MS):
+        if end.wait(_TICK_MS) or server.exhausted.is_set() or full.is_over():
             break
         server.give_up_idle()
     os._exit(0)  # a shutdown would wait for pullers
@@ -279,6 +210,26 @@ class _Need:
             if (used := self._places.used()) != self._seen:
                 self._seen, self._since = used, time.monotonic()
         return time.monotonic() - self._since > self._most_s
+
+
+class Full:
+    """Whether a process's data have no room to grow any more, so that it can serve nobody, and stays so."""
+
+    def __init__(self, memory_bytes: int):
+        self._most, self._times = _FULL * memory_bytes, 0
+
+    def is_over(self, used: int | None = None) -> bool:
+        """Returns whether it was full at each of the last looks; `used` are bytes, by default what the system says."""
+        self._times = self._times + 1 if (data_bytes() if used is None else used) > self._most else 0
+        return self._times >= _FULL_LOOKS
+
+
+def data_bytes() -> int:
+    """Returns the bytes of this process's data, which RLIMIT_DATA limits; 0 where the system does not tell."""
+    with contextlib.suppress(OSError, ValueError):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:")), 0)
+    return 0
 
 
 def _listening(charge: Charge) -> BinServer:

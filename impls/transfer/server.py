@@ -2,8 +2,7 @@
 
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,11 @@ from impls.store.lookup import TooLargeError, look, looking
 from impls.store.moving import moving_packs
 from impls.store.pages import Leaves, leaves_of
 from impls.store.tables import PACKS, STATE, STATE_TABLES, bin_range
+from impls.transfer.counts import Counts, OnlyGet
 from impls.transfer.settings import Transfer
 from impls.transfer.ticket import (
     LOOKED_BYTES,
     PROOF,
-    REASONS,
     SCHEMA,
     KeyRequest,
     RefusedError,
@@ -85,48 +84,8 @@ def _stored(view: lmdb.Transaction, low: bytes, high: bytes) -> Iterator[tuple[b
 
 
 _LOOKING = 2  # looks at keys at once
+_TURN_S, _LOOK_S = 1.0, 1.5  # how long one waits, and how long one takes: less than whoever looks waits for both
 _IDLE_S = 60.0  # a stream of which nobody has taken a message for so long is given up
-
-
-class Counts:
-    """What a server has done; all methods may be called from any thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._refused: Counter[str] = Counter()
-        self._numbers: Counter[str] = Counter(served=0, failed=0, looks=0, bytes=0, most=0)
-
-    def refuse(self, reason: str) -> None:
-        """Counts a refused call."""
-        with self._lock:
-            self._refused[reason] += 1
-
-    def add(self, **numbers: int) -> None:
-        """Adds to numbers of `now`."""
-        with self._lock:
-            self._numbers.update(numbers)
-
-    def streams(self, number: int) -> None:
-        """Takes in how many streams there are."""
-        with self._lock:
-            self._numbers["most"] = max(self._numbers["most"], number)
-
-    def now(self) -> dict[str, Any]:
-        """Returns streams served and failed, looks at keys, bytes, most streams at once, refused calls by reason."""
-        with self._lock:
-            return {**self._numbers, "refused": dict(sorted(self._refused.items()))}
-
-
-class _OnlyGet(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
-    """Refuses every call that is not a do_get, before anything of it is read."""
-
-    def __init__(self, counts: Counts):
-        self._counts = counts
-
-    def start_call(self, info: flight.CallInfo, _headers: dict[str, list[str]]) -> None:
-        if info.method != flight.FlightMethod.DO_GET:
-            self._counts.refuse("method")
-            raise flight.FlightUnauthorizedError(REASONS["method"], b"method")
 
 
 class _Stream:
@@ -164,16 +123,17 @@ class BinServer(flight.FlightServerBase):  # type: ignore[misc]
 
     Attributes:
         counts: what it has done.
+        exhausted: set when there was no memory for what was asked for.
     """
 
     def __init__(self, transfer: Transfer, *, query: str, generation: int, host: str, state_dir: str | Path):
-        self.counts = Counts()
+        self.counts, self.exhausted = Counts(), threading.Event()
         self._transfer, self._query, self._generation = transfer, query, generation
         self._host, self._state_dir = host, Path(state_dir)
         self._turns = threading.BoundedSemaphore(transfer.streams)
         self._looking = threading.BoundedSemaphore(_LOOKING)  # so that pulls wait for nobody who looks at keys
         self._streams: set[_Stream] = set()
-        how: dict[str, Any] = {"middleware": {"only-get": _OnlyGet(self.counts)}}
+        how: dict[str, Any] = {"middleware": {"only-get": OnlyGet(self.counts)}}
         if transfer.certificate:
             how |= {
                 "tls_certificates": [(transfer.certificate, transfer.key)],
@@ -187,13 +147,13 @@ class BinServer(flight.FlightServerBase):  # type: ignore[misc]
         """Where it listens."""
         return f"{self._transfer.scheme}://{_bracketed(self._host)}:{self.port}"
 
-    def do_get(self, _context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.GeneratorStream:
+    def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.GeneratorStream:
         """Streams what a sealed request asks for."""
         try:
             asked = self._admitted(ticket.ticket)
             if isinstance(asked, KeyRequest):
-                return self._answer(ticket.ticket, iter(self._looked(asked)))
-            self._await_turn(self._turns)
+                return self._answer(ticket.ticket, iter(self._looked(asked, context.is_cancelled)))
+            self._await_turn(self._turns, self._transfer.busy_s)
             try:
                 served = self._served(self._opened(asked), asked)
             except BaseException:
@@ -202,6 +162,9 @@ class BinServer(flight.FlightServerBase):  # type: ignore[misc]
         except RefusedError as error:
             self.counts.refuse(error.reason)
             raise _as_flight_error(error) from error
+        except MemoryError:
+            self.exhausted.set()
+            raise
         next(served)  # a generator that was never entered would not end what it has to end
         return self._answer(ticket.ticket, served)
 
@@ -215,16 +178,17 @@ class BinServer(flight.FlightServerBase):  # type: ignore[misc]
             raise RefusedError("other")
         return asked
 
-    def _await_turn(self, turns: threading.BoundedSemaphore) -> None:
-        if not turns.acquire(timeout=self._transfer.busy_s):
+    def _await_turn(self, turns: threading.BoundedSemaphore, busy_s: float) -> None:
+        if not turns.acquire(timeout=busy_s):
             raise RefusedError("busy")
 
-    def _looked(self, asked: KeyRequest) -> list[pa.RecordBatch]:
+    def _looked(self, asked: KeyRequest, is_given_up: Callable[[], bool]) -> list[pa.RecordBatch]:
         """Returns what a worker's environment has of keys, packed: objects of Python take ten times the memory."""
-        self._await_turn(self._looking)
+        self._await_turn(self._looking, _TURN_S)
+        pace = _paced(time.monotonic() + _LOOK_S, is_given_up)
         try:
             with looking(store_path(self._state_dir, asked.worker)) as txn:
-                items = answer_of(look(txn, asked.query, asked.values, asked.keys, LOOKED_BYTES))
+                items = answer_of(look(txn, asked.query, asked.values, asked.keys, most=LOOKED_BYTES, pace=pace))
             batches = list(packed(items, self._transfer.batch_bytes))
         except TooLargeError as error:
             raise RefusedError("large") from error
@@ -285,6 +249,19 @@ class BinServer(flight.FlightServerBase):  # type: ignore[misc]
         for stream in idle:
             self._end(stream)
         return len(idle)
+
+
+def _paced(until: float, is_given_up: Callable[[], bool]) -> Callable[[], None]:
+    """Returns what a look does now and then: it lets pulls go on, and ends when nobody waits, or has waited enough."""
+
+    def pace() -> None:
+        time.sleep(0)  # else they wait 5 ms for the interpreter, again and again
+        if is_given_up():
+            raise RefusedError("busy", "nobody waits for the answer any more")
+        if time.monotonic() > until:
+            raise RefusedError("large", "the state that is asked for takes too long to find")
+
+    return pace
 
 
 def _as_flight_error(error: RefusedError) -> flight.FlightUnauthorizedError:

@@ -4,7 +4,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate, islice, pairwise
 from typing import Any
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 from impls.errors import CorruptStateError, StateError, UsageError
 from impls.protocol.arrays import MAX_BINS
 from impls.protocol.jsontext import from_text, to_text
+from impls.store.checked import checked, open_record
 from impls.store.lookup import Key, KeyEntries, Seen
 from impls.store.tables import SIZE
 
@@ -111,12 +112,12 @@ def requests_of(look: KeyRequest) -> Iterator[KeyRequest]:
             keys, room = [], _KEYS_BYTES
         keys.append(key)
         room -= size
-    yield replace(look, keys=tuple(keys))
+    yield replace(look, keys=tuple(keys), nonce=secrets.token_hex(8))
 
 
 def seal(asked: Ticket | KeyRequest, token: bytes) -> bytes:
     """Returns a request as it travels."""
-    data = asdict(asked)
+    data = {one.name: getattr(asked, one.name) for one in fields(asked)}
     if isinstance(asked, KeyRequest):
         data["keys"] = [[bin_, key.hex()] for bin_, key in asked.keys]
     body = to_text(data)
@@ -155,8 +156,8 @@ def _ticket(data: dict[str, Any]) -> Ticket:
 
 def _look(data: dict[str, Any]) -> KeyRequest:
     look = KeyRequest(**(data | {"keys": tuple((bin_, bytes.fromhex(key)) for bin_, key in data["keys"])}))
-    if type(look.values) is not str:
-        raise TypeError("no form of values")
+    if type(look.values) is not str or len(set(look.keys)) < len(look.keys):
+        raise TypeError("no form of values, or a key twice")
     return look
 
 
@@ -223,24 +224,29 @@ def _values(column: pa.Array) -> list[bytes]:
 
 
 def answer_of(seen: Seen) -> list[tuple[bytes, bytes]]:
-    """Returns what was seen as items: a header, and the entries of all keys."""
+    """Returns what was seen as items: a header, and the entries of all keys, each with a checksum."""
     keys = [[one.there, one.shape, len(one.entries)] for one in seen.keys]
     header = to_text({"epoch": seen.epoch, "begun": seen.begun, "keys": keys})
-    return [(b"", header), *(entry for one in seen.keys for entry in one.entries)]
+    return [(b"", checked(b"", header)), *(entry for one in seen.keys for entry in one.entries)]
 
 
 def seen_of(items: Sequence[tuple[bytes, bytes]], keys: int) -> Seen:
-    """Returns what `answer_of` was given for so many keys; raises CorruptStateError where items are no such answer."""
+    """Returns what `answer_of` was given for so many keys; raises CorruptStateError where items are no such answer.
+
+    The entries are as they are stored: whoever opens them checks them.
+    """
     try:
-        (_, raw), *entries = items
-        header, left = from_text(raw), iter(entries)
+        (name, raw), *entries = items
+        header, left = from_text(open_record(name, raw)), iter(entries)
         found = [KeyEntries(there, shape, list(islice(left, number))) for there, shape, number in header["keys"]]
-        seen, told = Seen(header["epoch"], header["begun"], found), sum(number for *_, number in header["keys"])
-    except (ValueError, TypeError, KeyError) as error:
+        epoch, begun, numbers = header["epoch"], header["begun"], [number for *_, number in header["keys"]]
+    except (ValueError, TypeError, KeyError, CorruptStateError) as error:
         raise CorruptStateError(f"An answer about keys is damaged: {error}.") from error
-    if (len(found), told) != (keys, len(entries)):
+    if {type(part) for part in (epoch, begun, *numbers)} - {int}:
+        raise CorruptStateError("An answer about keys has an epoch or a number that is none.")
+    if (len(found), sum(numbers)) != (keys, len(entries)):
         raise CorruptStateError("An answer about keys has another number of keys, or of entries.")
-    return seen
+    return Seen(epoch, begun, found)
 
 
 def runs_of(items: Sequence[tuple[bytes, bytes]]) -> Iterator[Sequence[tuple[bytes, bytes]]]:

@@ -49,10 +49,11 @@ def test_keys_are_read_as_commits_have_left_them(seed):
 
 def test_a_reader_that_goes_to_the_old_owner_or_to_the_new_one_too_early_is_seen(monkeypatch):
     def at(looked, key, owner):
-        seen = looked._seen[owner]
-        if isinstance(seen, Exception):
-            raise seen
-        return Where(looked._found[owner, key], seen.epoch)
+        looked._ask([(owner, key)])
+        look = looked._looks[owner, key]
+        if isinstance(look, Exception):
+            raise look
+        return Where(look.found, look.epoch)
 
     def at_location(looked, key, place):
         return at(looked, key, (place.location, ""))

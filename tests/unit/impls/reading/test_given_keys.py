@@ -82,6 +82,13 @@ def test_a_value_is_that_key_or_refused_and_never_another_one(pair, drawn):
         assert shown == value or shown != shown  # noqa: PLR0124 - NaN
 
 
+@pytest.mark.parametrize(("kind", "number"), [(t.DoubleType(), 2**53 + 1), (t.FloatType(), 2**24 + 1)])
+def test_an_integer_that_no_float_is_gets_a_sentence_and_its_neighbour_is_a_key(kind, number):
+    with pytest.raises(UsageError, match=f"is of type {kind.simpleString()}: {number} does not fit"):
+        reader(kind).of_value(number)
+    assert reader(kind).of_value(number - 1).shown == (float(number - 1),)
+
+
 WHOLE = {"values": "json", "key": "long"}
 
 

@@ -26,8 +26,7 @@ from impls.errors import StateError, UsageError
 from impls.operators import HashCount
 from impls.placement import initial
 from impls.protocol.controller import Controller
-from impls.reading import points
-from impls.reading.environments import Environments
+from impls.reading import environments
 from impls.reading.points import PointReader
 from impls.spark.shipping import pickled
 from impls.store.environment import store_path
@@ -61,21 +60,21 @@ def test_a_bin_that_has_moved_and_one_that_has_returned_are_read_where_they_are(
 
 
 def test_few_read_at_once_and_all_have_their_turn(run, monkeypatch):
-    reading, most, look = 0, 0, Environments.look
+    reading, most, look = 0, 0, environments.look
 
-    def counted(environments, *given):
+    def counted(*given):
         nonlocal reading, most
         reading += 1
         most = max(most, reading)
         time.sleep(0.002)  # others come meanwhile
         reading -= 1
-        return look(environments, *given)
+        return look(*given)
 
-    monkeypatch.setattr(Environments, "look", counted)
+    monkeypatch.setattr(environments, "look", counted)
     one = reader(run)
     with ThreadPoolExecutor(40) as pool:
         assert [states[0].value for states in pool.map(lambda _: one.get_many([7]), range(200))] == [1] * 200
-    assert most <= points._AT_ONCE
+    assert most <= environments._AT_ONCE
 
 
 class Scattered(Tally):

@@ -10,7 +10,7 @@ from served import BINS, EPOCH, SETTINGS, fill, pulled
 
 from impls.store.environment import Store
 from impls.transfer.client import fetch
-from impls.transfer.process import Places
+from impls.transfer.process import Full, Places, data_bytes
 from impls.transfer.server import BinServer
 from impls.transfer.ticket import RefusedError, Ticket
 
@@ -87,3 +87,10 @@ def test_an_environment_that_cannot_be_opened_is_refused_with_a_reason(tmp_path,
             pulled(ONE_AT_A_TIME, server.address, TICKET, tmp_path / "first")
     assert server.counts.now()["refused"] == {"damaged": 1}
     assert pulled(ONE_AT_A_TIME, server.address, TICKET, tmp_path / "second") > 0
+
+
+def test_a_server_whose_memory_is_full_and_stays_so_ends_and_one_whose_memory_was_full_goes_on():
+    full = Full(1000)
+    looks = [999] * 5 + [900] + [999] * 6
+    assert [full.is_over(used) for used in looks] == [False] * 11 + [True]
+    assert 1 << 20 < data_bytes() < 1 << 40

@@ -6,14 +6,20 @@ from dataclasses import replace
 
 import pytest
 from hosts import A
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from pyarrow import flight
 from served import SETTINGS, fill, pulled
 
 from impls.errors import CorruptStateError, UsageError
 from impls.store import naming
+from impls.store.checked import checked
+from impls.store.entries import stored_entry
 from impls.store.environment import Meta, Store, store_path, write_meta
-from impls.store.lookup import KeyEntries, TooLargeError, look, looking
+from impls.store.lookup import ENTRY_BYTES, KeyEntries, Seen, TooLargeError, look, looking
 from impls.store.state import BinState
+from impls.store.tables import SIZE, bin_key
+from impls.transfer import client
 from impls.transfer import server as servers
 from impls.transfer.client import look_from
 from impls.transfer.server import BinServer
@@ -49,7 +55,9 @@ def test_another_host_has_of_keys_what_its_environment_has(server, tmp_path):
     with looking(store_path(tmp_path, 0)) as txn:
         assert seen == look(txn, "q", "json", keys)
     assert (seen.epoch, seen.begun) == (5, -1)
-    assert seen.keys == [KeyEntries(True, 0, [] if key == keys[2][1] else [(key, b"0")]) for _, key in keys]
+    for (bin_, key), found in zip(keys, seen.keys, strict=True):
+        assert found == KeyEntries(True, 0, [] if key == keys[2][1] else [stored_entry(bin_, key, b"0")])
+        assert found.opened("json", key) == ([] if key == keys[2][1] else [(key, b"0")])
     seen = look_from(SETTINGS, server.address, asked(1, "keyed", [(3, KEY), (3, b"another"), (4, KEY)]))
     assert [len(found.entries) for found in seen.keys] == [5, 0, 0]
     assert [found.there for found in seen.keys] == [True, True, False]
@@ -89,8 +97,12 @@ def test_timers_of_a_key_are_found_among_those_of_others_for_which_there_is_no_r
         write_meta(txn, Meta.new("q", 1, 4, 2))
     with looking(tmp_path) as txn:
         for n, key in ((7, keys[7]), (0, KEY), (1, KEY + b"!")):
-            (found,) = look(txn, "q", "keyed", [(2, key)], 400).keys
-            assert [naming.timer_of(*entry) for entry in found.entries] == [(n, key)]
+            (found,) = look(txn, "q", "keyed", [(2, key)], most=500).keys
+            assert [naming.timer_of(*entry) for entry in found.opened("keyed", key)] == [(n, key)]
+        some = look(txn, "q", "keyed", [(2, key) for key in keys], most=1 << 20).keys
+        assert [naming.timer_of(*found.opened("keyed", b"")[0]) for found in some] == [
+            (n % 50, key) for n, key in enumerate(keys)
+        ]
 
 
 def test_what_cannot_be_looked_at_is_refused_in_words_and_the_server_goes_on(server, tmp_path, monkeypatch):
@@ -128,16 +140,113 @@ def test_there_is_room_for_what_fits_and_not_for_a_byte_more(tmp_path):
     fill(tmp_path, 0, 5)
     with looking(store_path(tmp_path, 0)) as txn:
         keys = [(0, bytes(4)), (1, bytes(4))]
-        one = len(b"\1\0\0" + bytes(4)) + len(b"0") + 4
-        assert look(txn, "q", "json", keys, 2 * one).keys[1].entries
+        one = len(b"\1\0\0" + bytes(4)) + len(b"0") + 4 + ENTRY_BYTES
+        assert look(txn, "q", "json", keys, most=2 * one).keys[1].entries
         with pytest.raises(TooLargeError):
-            look(txn, "q", "json", keys, 2 * one - 1)
+            look(txn, "q", "json", keys, most=2 * one - 1)
+
+
+def test_an_answer_has_as_many_bytes_as_are_counted_however_long_the_key(tmp_path):
+    long, number = b"k" * 50_000, 300
+    head = naming.TIMERS + naming.key_part(long)
+    with Store.open(tmp_path) as store, store.begin() as txn:
+        state = BinState(txn, 8)
+        state.create_entries(3, [(naming.own_timer_name(time, head), b"") for time in range(number)])
+        state.write_sizes()
+        write_meta(txn, Meta.new("q", 1, 4, 2))
+    with looking(tmp_path) as txn:
+        seen = look(txn, "q", "processor", [(3, long)], most=number * 200)
+    _, *entries = answer_of(seen)
+    assert sum(len(name) + len(value) for name, value in entries) < number * 100
+    timers = seen.keys[0].opened("processor", long)
+    assert [naming.timer_of(*timer) for timer in timers] == [(time, long) for time in range(number)]
+
+
+def test_a_look_is_ended_between_any_few_hundred_entries(tmp_path):
+    with Store.open(tmp_path) as store, store.begin() as txn:
+        state = BinState(txn, 8)
+        state.create_entries(2, sorted(naming.timer_name(n, b"%d" % n) for n in range(2000)))
+        state.write_sizes()
+        write_meta(txn, Meta.new("q", 1, 4, 2))
+    calls = []
+
+    def pace():
+        calls.append(1)
+        if len(calls) == 3:
+            raise RefusedError("busy")
+
+    with looking(tmp_path) as txn, pytest.raises(RefusedError):
+        look(txn, "q", "keyed", [(2, b"7")], pace=pace)
+
+
+@pytest.mark.parametrize("place", [1, 2])
+def test_a_damaged_record_of_a_bin_hides_no_key(tmp_path, place):
+    fill(tmp_path, 0, 5)
+    path = store_path(tmp_path, 0) / "data.mdb"
+    raw, wanted = bytearray(path.read_bytes()), bin_key(SIZE, 3)
+    found = [n for n in range(len(raw)) if raw[n : n + 3] == wanted and raw[n - 2 : n] == b"\x03\x00"]
+    for n in found:
+        raw[n + place] ^= 0x40
+    assert found
+    path.write_bytes(raw)
+    with looking(store_path(tmp_path, 0)) as txn, pytest.raises(CorruptStateError):
+        look(txn, "q", "json", [(3, bytes(4))])
+
+
+def test_a_refusal_leaves_the_connection_to_those_who_use_it(server):
+    look_from(SETTINGS, server.address, asked(0, "json", [(0, bytes(4))]))
+    before = dict(client._clients)
+    with pytest.raises(RefusedError):
+        look_from(SETTINGS, server.address, asked(7, "json", [(0, b"")]))
+    assert before.items() <= client._clients.items()
+
+
+def test_a_server_that_looks_for_others_says_so_before_it_is_taken_for_silent(server, monkeypatch):
+    assert servers._TURN_S + servers._LOOK_S < 2 * client._PROMPT_S
+    monkeypatch.setattr(servers, "_TURN_S", 0.01)
+    for _ in range(servers._LOOKING):
+        assert server._looking.acquire(blocking=False)
+    with pytest.raises(RefusedError) as caught:
+        look_from(SETTINGS, server.address, asked(0, "json", [(0, bytes(4))]))
+    assert caught.value.reason == "busy"
+
+
+def test_a_look_that_nobody_waits_for_or_that_takes_too_long_is_ended(monkeypatch):
+    servers._paced(float("inf"), lambda: False)()
+    for until, is_given_up, reason in ((float("inf"), True, "busy"), (0.0, False, "large")):
+        with pytest.raises(RefusedError) as caught:
+            servers._paced(until, lambda given_up=is_given_up: given_up)()
+        assert caught.value.reason == reason
+
+
+def test_a_request_that_asks_for_a_key_twice_is_refused():
+    with pytest.raises(RefusedError):
+        open_request(seal(asked(0, "json", [(0, b"a"), (0, b"a")]), SETTINGS.token), SETTINGS.token)
+
+
+@given(st.data())
+def test_a_bit_that_flips_on_the_way_is_found(data):
+    entries = [stored_entry(3, b"k%d" % n, b"%d" % n) for n in range(2)]
+    items = answer_of(Seen(5, 4, [KeyEntries(True, 0, entries[:1]), KeyEntries(True, 0, entries[1:])]))
+    item, part = data.draw(st.integers(0, len(items) - 1)), data.draw(st.integers(0, 1))
+    assume(items[item][part])
+    flipped = bytearray(items[item][part])
+    flipped[data.draw(st.integers(0, len(flipped) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    items[item] = (bytes(flipped), items[item][1]) if part == 0 else (items[item][0], bytes(flipped))
+    with pytest.raises(CorruptStateError):
+        _ = [found.opened("json", b"") for found in seen_of(items, 2).keys]
+
+
+def header(text):
+    return b"", checked(b"", text)
 
 
 @pytest.mark.parametrize("change", [
     lambda items: items[:-1], lambda items: [*items, (b"x", b"y")], lambda _: [], lambda items: items[1:],
-    lambda items: [(b"", b'{"epoch": 1, "begun": 0, "keys": [[true]]}'), *items[1:]],
-    lambda items: [(b"", b'{"epoch": 1, "keys": []}')], lambda items: [(b"", b"no JSON"), *items[1:]],
+    lambda items: [header(b'{"epoch": 1, "begun": 0, "keys": [[true]]}'), *items[1:]],
+    lambda items: [header(b'{"epoch": "1", "begun": 0, "keys": [[true, 0, 5]]}'), *items[1:]],
+    lambda _: [header(b'{"epoch": 1, "keys": []}')], lambda items: [header(b"no JSON"), *items[1:]],
+    lambda items: [(b"", items[0][1][4:]), *items[1:]],
 ])  # fmt: skip
 def test_an_answer_that_is_not_whole_is_damage(server, tmp_path, change):
     with looking(store_path(tmp_path, 1)) as txn:
