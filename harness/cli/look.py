@@ -1,5 +1,6 @@
 """Tasks that look at results, at the machine and at a running query, or that remake what is there."""
 
+import contextlib
 import os
 import shlex
 import sys
@@ -13,8 +14,18 @@ from harness.cli.verb import run, run_module, verb
 from harness.options.declared import COUNT, FLAG, FOLDER, INTEGER, REAL, TEXT, Option
 
 _CHECKPOINT = Option("checkpoint", "checkpoint folder of the running query", FOLDER, required=True)
-_GIVES_WAY = 10  # niceness of a reader, which may have the cores of a query that runs
 _FOLDER = Option("folder", "result folder", FOLDER, required=True)
+
+
+def give_way(checkpoint: str) -> None:
+    """Lets others have the CPU before this process, and a query on the checkpoint of this host before it has any.
+
+    Beside a query it gets what is left over (SCHED_IDLE); the file that says so is also there when one was killed.
+    """
+    os.nice(10)
+    if (Path(checkpoint) / "rescale" / "control.json").exists():
+        with contextlib.suppress(AttributeError, OSError):  # another system than Linux, or one that refuses
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _absolute(folder: str) -> str:
@@ -69,7 +80,8 @@ def state(c: Context, checkpoint: str, epoch: int | None, log_dir: str | None, *
     Nothing is written there. A query that runs goes on, keeps the files meanwhile, and has the CPU first. With --key
     and no epoch it answers itself: as of its last commit, in milliseconds.
     """
-    os.nice(_GIVES_WAY)
+    if given["key"] is None:
+        give_way(checkpoint)
     run("harness.run.state:run_state", checkpoint, epoch, log_dir, as_json=json, **given)
 
 
