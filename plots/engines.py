@@ -28,24 +28,22 @@ class Drawn:
 
 
 def _figures(result: Mapping[str, Any]) -> list[Drawn]:
-    """Returns the figures of a result as engines.json holds it; none without a valid run."""
+    """Returns the figures of a result as engines.json holds it, those of which a valid run has a value."""
     rows = [row for row in result["rows"] if row["verdict"] == "valid"]
-    if not rows:
-        return []
-    figures = [
-        Drawn(
-            "peaks",
-            "Highest latency in a rescale",
-            "A panel per rescale; a mark is a run: the highest latency of a record from the rescale's command on.",
-            lambda: _over_keys(rows, "rescale", "peak_ms", "highest latency"),
-        ),
-        Drawn(
-            "steady",
-            "Steady latency",
-            "Percentiles of the latency of records that no rescale touches; a mark is a run.",
-            lambda: _steady(rows),
-        ),
-    ]
+    peaks = Drawn(
+        "peaks",
+        "Highest latency in a rescale",
+        "A panel per rescale; a mark is a run: the highest latency of a record from the rescale's command on.",
+        lambda: _over_keys(rows, "rescale", "peak_ms", "highest latency"),
+    )
+    steady = Drawn(
+        "steady",
+        "Steady latency",
+        "Percentiles of the latency of records that no rescale touches; a mark is a run.",
+        lambda: _steady(rows),
+    )
+    drawn = {peaks: ["peak_ms"], steady: [*_STEADY]}
+    figures = [one for one, names in drawn.items() if any(row[name] is not None for row in rows for name in names)]
     return figures + [_timeline(result["timelines"], load) for load in loads_of(rows)]
 
 

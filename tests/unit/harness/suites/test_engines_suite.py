@@ -198,3 +198,7 @@ def test_the_page_has_each_row_each_figure_and_what_cannot_be_seen(tmp_path):
     assert page.count(">fedcba987654<") == len(rows)
     rescales_and_runs = (1 + len(rows)) + (1 + len(rows) // 2)
     assert told.count("\n| ") == rescales_and_runs
+    unmeasured = dict.fromkeys(("p50_ms", "p99_ms", "p999_ms", "peak_ms", "slow_s", "gap_s", "held_s"))
+    write_result(tmp_path, [row | unmeasured for row in rows], lines)
+    assert (tmp_path / "engines.html").read_text().count("<svg") == 2, "latency over time, for each number of keys"
+    write_result(tmp_path, [row | unmeasured for row in rows], [{**one, "at_s": [], "max_ms": []} for one in lines])
