@@ -61,7 +61,7 @@ def _module(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(f"The file {path} cannot be run: {type(error).__name__}: {error}.") from error
     return module
 
@@ -69,8 +69,9 @@ def _module(path: Path) -> ModuleType:
 def _frame(build: Query, spark: SparkSession, query: str) -> DataFrame:
     try:
         found: object = build(spark)
-    except Exception as error:
-        raise UsageError(f"{query} has failed: {type(error).__name__}: {str(error).splitlines()[0]}") from error
+    except (Exception, SystemExit) as error:
+        said = (str(error).splitlines() or ["it does not say why"])[0]
+        raise UsageError(f"{query} has failed: {type(error).__name__}: {said}") from error
     if not isinstance(found, DataFrame):
         raise UsageError(f"{query} has returned a {type(found).__name__}, and no DataFrame.")
     return found

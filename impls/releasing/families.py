@@ -27,7 +27,7 @@ from impls.errors import UsageError
 from impls.operators.rowjson import each, nullable
 from impls.processor.encoding import Variable
 from impls.processor.handle import TimeMode
-from impls.processor.kept import EvolvedRows, History, KeptVariable
+from impls.processor.kept import EvolvedRows, History, KeptVariable, converter
 from impls.processor.keys import KeyCodec
 from impls.processor.rows import plain
 from impls.reading.forms import KINDS, Entries, Opener
@@ -232,6 +232,11 @@ def checked(state: ProcessorState) -> ProcessorState:
                 f"{_described(kept.kind, kept.expires)} in the checkpoint."
             )
         _place_of_schema(variable, kept)
+        for written in kept.history.schemas:
+            try:
+                converter(written, variable.schema)
+            except TypeError as error:
+                raise UsageError(f"{variable.subject} has rows in the checkpoint that are wider: {error}.") from error
         if kept.keys is not None and not _equal(kept.keys, variable.key_schema):
             raise UsageError(f"{variable.subject} has keys of another type in the Spark query than in the checkpoint.")
     return state

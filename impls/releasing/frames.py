@@ -11,13 +11,13 @@ from impls.spark.identity import readings_of
 from impls.spark.topics import Reading
 
 
-def delay_of(frame: DataFrame) -> int:
-    """Returns the delay of a plan's watermark, ms, 0 without one; raises UsageError where it has several."""
+def delay_of(frame: DataFrame) -> int | None:
+    """Returns the delay of a plan's watermark, ms, None without one; raises UsageError where it has several."""
     delays = [node.delay() for node in _nodes(frame) if _kind(node) == "EventTimeWatermark"]
     if len(delays) > 1:
         raise UsageError(f"The Spark query has {len(delays)} watermarks, and a query here has one.")
     marks: Any = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark  # type: ignore[union-attr]
-    return int(marks.getDelayMs(delays[0])) if delays else 0
+    return int(marks.getDelayMs(delays[0])) if delays else None
 
 
 def aggregates_of(frame: DataFrame) -> list[tuple[str, str]]:

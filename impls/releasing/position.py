@@ -78,27 +78,31 @@ class Position:
         return {**settings, "batchWatermarkMs": self.before_ms, "batchTimestampMs": self.now_ms}
 
 
-def position_of(stored: StoredQuery, delay_ms: int, readings: Sequence[Reading]) -> Position:
+def position_of(stored: StoredQuery, delay_ms: int | None, readings: Sequence[Reading]) -> Position:
     """Returns where a query stands that does not run.
 
     Args:
         stored: its checkpoint.
-        delay_ms: by which its watermark is behind the highest event time.
+        delay_ms: by which the Spark query's watermark is behind the highest event time, None where it has none.
         readings: what the sources of the Spark query read.
 
     Raises:
-        UsageError: it has not ended an epoch, records wait for bins on their way, its input is not Kafka, or offsets
-            are not known.
+        UsageError: it has not ended an epoch, records or timers wait for bins on their way, its input is not Kafka,
+            offsets are not known, or it has a watermark and the Spark query none.
     """
     ended = stored.ended(None)
-    if ended.queued:
+    clock = _clock(stored, ended.epoch, delay_ms or 0)
+    before, watermark, waited = (None, None, 0) if clock is None else clock
+    if ended.queued or waited:
+        waits = f"{ended.queued} records wait for theirs" if ended.queued else f"the timers of {waited} bins wait"
         raise UsageError(
-            f"The query of {stored.folder} was stopped while bins moved, and {ended.queued} records wait for theirs: "
-            "start it again, and stop it when its migration is done."
+            f"The query of {stored.folder} was stopped while bins moved, and {waits}: start it again, and stop it when "
+            "its migration is done."
         )
+    if watermark is not None and delay_ms is None:
+        raise UsageError("The query here has a watermark, and the Spark query has none: add its withWatermark.")
     if stored.settings.get("linked"):
         raise UsageError("The query reads another query's results, whose repeats no Spark query tells.")
-    before, watermark = _watermarks(stored, ended.epoch, delay_ms)
     if stored.settings.get("mode") == "real-time":
         lines, until = _real_time(stored, readings)
         now_ms = time.time_ns() // 1_000_000
@@ -108,16 +112,20 @@ def position_of(stored: StoredQuery, delay_ms: int, readings: Sequence[Reading])
     return Position(ended.epoch, lines, whole_ms(before), whole_ms(watermark), ended.now or now_ms, until)
 
 
-def _watermarks(stored: StoredQuery, epoch: int, delay_ms: int) -> tuple[int | None, int | None]:
-    """Returns the watermark of the last epoch, up to which timers have run, and of the next one, µs."""
+def _clock(stored: StoredQuery, epoch: int, delay_ms: int) -> tuple[int | None, int | None, int] | None:
+    """Returns (watermark of the last epoch, that of the next one, bins whose timers wait), None without event time.
+
+    Watermarks are µs; timers have run up to the first one, but in bins that were on their way.
+    """
     own = stored.folder / "rescale"
     journals = Journals.read(own, read_base(own, stored.query))
     clock = EventClock(EventTime.of_spark("", delay_ms), stored.bins)
     controller = Controller(np.zeros(stored.bins, np.int32), cast(Mechanism, None), clock)
     if journals.base is not None and "clock" not in journals.base.controller:
-        return None, None
+        return None
     journals.replay(controller, epoch)
-    return clock.at(0).late, clock.watermark  # type: ignore[union-attr]
+    last = clock.at(0)
+    return last.late, clock.watermark, len(last.waited)  # type: ignore[union-attr]
 
 
 def _micro_batch(location: Path, epoch: int) -> tuple[tuple[bytes, ...], int]:

@@ -98,6 +98,7 @@ def release(
     number = partitions or int(str(spark.conf.get(PARTITIONS)))
     check_goes_back(StoredQuery(folder, log_dir))  # before anything is made
     with (
+        _room_in_a_sentence(),
         locked(folder),
         settings_of_state(spark, number),
         made_whole(Path(into)) as half,
@@ -157,6 +158,15 @@ def _write(frame: DataFrame, pieces: Pieces, template: Path, half: Path, positio
     new_object(spark, _REWRITE, in_tasks=True).run(
         rows._jdf, families, like._jdf, str(template), str(half), position.batch, position.watermark_ms
     )
+
+
+@contextmanager
+def _room_in_a_sentence() -> Iterator[None]:
+    """Turns what the system says of files, such as of a full disk, into a UsageError."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"The checkpoint cannot be made: {error}.") from error
 
 
 @contextmanager

@@ -108,7 +108,7 @@ class Network:
         asked = self._servers.get(asked_host)
         if asked is None or asked.late >= 0:
             raise CorruptStateError(f"Host {ticket.host} does not answer at {address}.")
-        for number, batch in enumerate(self._served(asked, seal(ticket, transfer.token), attempt), 1):
+        for number, batch in enumerate(self._served(asked, seal(ticket, transfer.token), attempt, transfer.busy_s), 1):
             self._cluster.point("message")
             self._check_link(attempt.host, asked_host, number)
             if self._servers.get(asked_host) is not asked:
@@ -117,9 +117,9 @@ class Network:
             yield items_of(batch)
         self.seen["whole"] += 1
 
-    def _served(self, asked: HostServer, sealed: bytes, attempt: Attempt) -> Iterator[pa.RecordBatch]:
+    def _served(self, asked: HostServer, sealed: bytes, attempt: Attempt, busy_s: float) -> Iterator[pa.RecordBatch]:
         admitted = asked._admitted(sealed)
-        asked._await_turn(asked._turns)
+        asked._await_turn(asked._turns, busy_s)
         try:
             stream = asked._opened(admitted)
         except BaseException:

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from harness.run import release
 from harness.run.release import in_words, query_in, run_release
 from impls.errors import UsageError
 from impls.releasing.releasing import Released
@@ -31,11 +32,13 @@ def test_a_function_of_a_file_is_taken_with_what_the_file_imports(tmp_path):
         ("{folder}/query_file.py:other", "has no function 'other'"),
         ("{folder}/query_file.py:NUMBER", "has no function 'NUMBER'"),
         ("{folder}/broken_file.py:build", "cannot be run: ZeroDivisionError: division by zero"),
+        ("{folder}/ending_file.py:build", "cannot be run: SystemExit: 0"),
     ],
 )
 def test_what_is_no_function_of_a_file_is_refused(tmp_path, text, why):
     (tmp_path / "query_file.py").write_text("NUMBER = 7\n")
     (tmp_path / "broken_file.py").write_text("1 / 0\n")
+    (tmp_path / "ending_file.py").write_text("import sys\nsys.exit(0)\n")
     with pytest.raises(UsageError, match=why):
         query_in(text.format(folder=tmp_path))
 
@@ -45,6 +48,14 @@ def test_a_file_that_is_called_as_a_module_takes_no_ones_place(tmp_path):
     before = sys.modules["json"], list(sys.path)
     assert query_in(f"{tmp_path}/json.py:build")("session") == "session"
     assert (sys.modules["json"], sys.path) == (before[0], [*before[1], str(tmp_path)])
+
+
+def test_a_function_that_fails_without_a_word_is_named():
+    def build(_spark):
+        raise AssertionError
+
+    with pytest.raises(UsageError, match=r"a\.py:build has failed: AssertionError: it does not say why"):
+        release._frame(build, None, "a.py:build")
 
 
 def test_a_file_that_is_missing_ends_the_command_before_a_session_begins(capsys):

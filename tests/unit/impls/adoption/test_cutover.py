@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -128,3 +129,19 @@ def test_a_folder_that_is_there_or_being_made_is_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     with made_whole(tmp_path / "empty"), pytest.raises(UsageError, match="Another process"):
         made_whole(tmp_path / "empty").__enter__()
+
+
+def test_a_link_to_a_folder_stays_one_and_a_file_system_is_not_replaced(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with made_whole(tmp_path / "link") as folder:
+        (folder / "whole").touch()
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real" / "whole").exists()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "is_mount", lambda _: True)
+        with pytest.raises(UsageError, match="is that of a file system, which nothing can replace"):
+            made_whole(tmp_path / "volume").__enter__()
+    into = tmp_path / "into"
+    with pytest.raises(UsageError, match=r"The folder .*into cannot be made: Not a directory"), made_whole(into):
+        into.touch()  # meanwhile

@@ -154,6 +154,14 @@ def test_variables_that_differ_are_refused(own, why):
         checked(state_of(own, kept=kept))
 
 
+def test_rows_that_are_wider_than_those_of_the_spark_query_are_refused():
+    narrow, wide = struct(n=t.IntegerType()), struct(n=t.LongType())
+    kept = {"v": KeptVariable("value", History((narrow, wide), 1), None, expires=False)}
+    assert checked(state_of(Variable("v", "value", wide), kept=kept))
+    with pytest.raises(UsageError, match="rows in the checkpoint that are wider: its field n was bigint and is int"):
+        checked(state_of(Variable("v", "value", narrow), kept=kept))
+
+
 def test_keys_of_a_map_of_another_type_are_refused():
     kept = {"v": KeptVariable("map", History((ROW,), 0), struct(shop=t.IntegerType()), expires=False)}
     with pytest.raises(UsageError, match="has keys of another type"):

@@ -90,6 +90,40 @@ def test_a_query_that_was_stopped_while_records_waited_is_refused(tmp_path):
         position_of(stored(run), 100, [])
 
 
+class Reminding(Nothing):
+    def init(self, handle):
+        super().init(handle)
+        self._handle = handle
+
+    def handleInputRows(self, key, rows, timerValues):  # noqa: N802, N803
+        yield from super().handleInputRows(key, rows, timerValues)
+        self._handle.registerTimer(6_000)
+
+
+def test_a_query_that_was_stopped_while_timers_waited_is_refused_until_they_have_run(tmp_path):
+    given = Given(Reminding(), "user string", "eventtime", "user string, at long", event="at", delay_ms=100)
+    run = ProcessorRun(tmp_path, given, mechanism="partial-pause")
+    run.epoch([*((f"u{n}", 1_000) for n in range(200)), ("x", 20_000)])
+    run.move([(owner + 1) % 2 for owner in run.controller.location.tolist()])
+    run.epoch([])
+    note(run, LINE)
+    with pytest.raises(UsageError, match=r"was stopped while bins moved, and the timers of \d+ bins wait: start it"):
+        position_of(stored(run), 100, [])
+    for _ in range(3):
+        run.epoch([])
+    note(run, LINE)
+    run.checkpoint.close()
+    assert position_of(stored(run), 100, []).before_ms == 19_900
+
+
+def test_a_watermark_that_the_spark_query_lacks_is_missed(run):
+    for ms in (1_000, 2_000):
+        run.epoch([("a", ms)])
+    note(run, LINE)
+    with pytest.raises(UsageError, match="has a watermark, and the Spark query has none: add its withWatermark"):
+        position_of(stored(run), None, [])
+
+
 @pytest.mark.parametrize(
     ("lines", "why"),
     [
