@@ -2,7 +2,7 @@
 
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,20 +34,36 @@ def run_release(given: dict[str, Any]) -> int:
 
 
 def query_in(text: str) -> Query:
-    """Returns a function of a file, given as FILE.py:FUNCTION; what the file defines goes to Spark's workers by value.
+    """Returns a function of a file, given as FILE.py:FUNCTION.
+
+    What the file defines, and what stands beside it and is imported, goes to Spark's workers by value: they do not
+    have the file's folder in their search path.
 
     Raises UsageError where there is no such file or function, or the file cannot be run.
     """
     path, _, name = text.rpartition(":")
     if not Path(path).is_file():
         raise UsageError(f"There is no file {path or text!r}: name FILE.py:FUNCTION.")
-    module = _module(Path(path).resolve())
-    found = getattr(module, name, None)
+    whole, before = Path(path).resolve(), {known.partition(".")[0] for known in sys.modules}
+    found = getattr(_module(whole), name, None)
     if not callable(found):
         raise UsageError(f"The file {path} has no function {name!r}.")
-    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    build: Query = found
+
+    def build(spark: SparkSession) -> DataFrame:
+        frame: DataFrame = found(spark)
+        _go_by_value(whole.parent, before)
+        return frame
+
     return build
+
+
+def _go_by_value(folder: Path, before: Collection[str]) -> None:
+    """Lets modules of a folder go by value that none of the packages known before has."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        own = file is not None and Path(file).resolve().is_relative_to(folder) and "site-packages" not in file
+        if own and name.partition(".")[0] not in before:
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def _module(path: Path) -> ModuleType:

@@ -28,6 +28,7 @@ from impls.processor.scope import Scope
 from impls.protocol.eventtime import NO_TIME, EventTime
 from impls.spark.columnnames import column_named
 from impls.spark.columns import ordered
+from impls.spark.plans import kind_of
 from impls.spark.shipping import dumped
 from impls.spark.source import delay_ms, event_time_sql, with_watermark
 from impls.store.records import TIES
@@ -142,7 +143,7 @@ def _grouping_columns(grouped: GroupedData) -> list[str]:
     found = grouped.count()._jdf.queryExecution().analyzed().groupingExpressions()
     names = []
     for expression in (found.apply(place) for place in range(found.size())):
-        if expression.getClass().getSimpleName() != "AttributeReference":
+        if kind_of(expression) != "AttributeReference":
             raise UsageError(f"Group by columns: give {expression.sql()} a name with withColumn first.")
         names.append(str(expression.name()))
     return names

@@ -1,23 +1,46 @@
 """What the plan of a user's own streaming DataFrame says of its query: its watermark, its aggregates, its topics."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from impls.errors import UsageError
-from impls.spark.carrying import items
+from impls.spark.columnnames import case_sensitive
 from impls.spark.identity import readings_of
+from impls.spark.plans import items, kind_of, nodes_of, watermarks_of, windows_of
 from impls.spark.topics import Reading
 
 
 def delay_of(frame: DataFrame) -> int | None:
     """Returns the delay of a plan's watermark, ms, None without one; raises UsageError where it has several."""
-    delays = [node.delay() for node in _nodes(frame) if _kind(node) == "EventTimeWatermark"]
+    delays = watermarks_of(frame)
     if len(delays) > 1:
         raise UsageError(f"The Spark query has {len(delays)} watermarks, and a query here has one.")
-    marks: Any = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark  # type: ignore[union-attr]
-    return int(marks.getDelayMs(delays[0])) if delays else None
+    return delays[0] if delays else None
+
+
+def check_event_time(frame: DataFrame, output_mode: str, form: Mapping[str, Any]) -> None:
+    """Raises UsageError where a plan's watermark, windows or output mode are not those of a checkpoint's form."""
+    own, delay = form.get("watermarks"), delay_of(frame)  # adopted, and never started: nobody has noted them
+    if own and delay is not None and own != [delay]:
+        raise UsageError(
+            f"The Spark query's watermark has a delay of {delay} ms, and the checkpoint's of {own[-1]} ms: release it "
+            "with that, and change it then."
+        )
+    if form["values"] != "aggregates":
+        return
+    if (mode := form.get("output_mode", output_mode)) != output_mode:
+        raise UsageError(f"The Spark query has the output mode {output_mode}, and the checkpoint's {mode}.")
+    windows = form.get("windows")
+    if windows is not None and (others := [one for one in windows_of(frame) if one not in windows]):
+        had = " and ".join(map(_window, windows)) or "none"
+        raise UsageError(f"The Spark query has windows of {_window(others[0])}, and the checkpoint's of {had}.")
+
+
+def _window(window: Sequence[int]) -> str:
+    size, slide, start = (f"{time / 1e6:g} s" for time in window)
+    return f"{size} every {slide} from {start} on"
 
 
 def aggregates_of(frame: DataFrame) -> list[tuple[str, str]]:
@@ -25,16 +48,22 @@ def aggregates_of(frame: DataFrame) -> list[tuple[str, str]]:
 
     One that the query names twice comes once, as Spark keeps it.
     """
-    found: dict[tuple[str, str], None] = {}
-    for node in _nodes(frame):
-        for expression in items(node.aggregateExpressions()) if _kind(node) == "Aggregate" else ():
-            found |= dict.fromkeys(_aggregates_in(expression))
-    return list(found)
+    fold, found = folding(frame), dict[tuple[str, str], tuple[str, str]]()
+    for node in nodes_of(frame):
+        for expression in items(node.aggregateExpressions()) if kind_of(node) == "Aggregate" else ():
+            for function, column in _aggregates_in(expression):
+                found.setdefault((function, fold(column)), (function, column))
+    return list(found.values())
+
+
+def folding(frame: DataFrame) -> Callable[[str], str]:
+    """Returns what makes names equal that Spark takes for the same column."""
+    return str if case_sensitive(frame) else str.lower
 
 
 def _aggregates_in(expression: Any) -> list[tuple[str, str]]:
     children = items(expression.children())
-    if _kind(expression) != "AggregateExpression":
+    if kind_of(expression) != "AggregateExpression":
         return [each for child in children for each in _aggregates_in(child)]
     function = expression.aggregateFunction()
     columns = ", ".join(_column(child) for child in items(function.children()))
@@ -44,7 +73,7 @@ def _aggregates_in(expression: Any) -> list[tuple[str, str]]:
 
 def _column(expression: Any) -> str:
     """Returns a column's name, "" for the literal of count(*), the SQL of anything else."""
-    kind = _kind(expression)
+    kind = kind_of(expression)
     if kind == "AttributeReference":
         return str(expression.name())
     return "" if kind == "Literal" else str(expression.sql())
@@ -68,15 +97,3 @@ def check_topics(readings: Sequence[Reading], read: Sequence[set[str]]) -> None:
                 f"Source {place} of the checkpoint's query has read {', '.join(sorted(topics))}, and that of the Spark "
                 "query does not: name the sources in the order in which they were."
             )
-
-
-def _nodes(frame: DataFrame) -> Iterator[Any]:
-    left = [frame._jdf.queryExecution().analyzed()]
-    while left:
-        node = left.pop()
-        left += items(node.children())
-        yield node
-
-
-def _kind(node: Any) -> str:
-    return str(node.getClass().getSimpleName())

@@ -1,6 +1,6 @@
 """The Spark query and the checkpoint that is released to it: what of one is to be as in the other."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,8 +17,8 @@ from impls.processor.kept import deleted_variables, kept_settings, kept_variable
 from impls.reading.forms import key_schema
 from impls.reading.stored import StoredQuery
 from impls.releasing.families import Family, ProcessorState, checked
-from impls.releasing.frames import aggregates_of
-from impls.releasing.reading import Pieces, aggregate_frame, processor_frame
+from impls.releasing.frames import aggregates_of, folding
+from impls.releasing.reading import Pieces, aggregate_frame, distinct, processor_frame
 
 EVERY_FAMILY = {"_readAllColumnFamilies": "true"}
 """Option of Spark's reader of state: all column families as bytes, as its writer takes them."""
@@ -69,7 +69,7 @@ def rows_of(frame: DataFrame, pieces: Pieces, template: Path, state: StateOperat
         raise UsageError("The Spark query has a processor, and the checkpoint's aggregates.")
     variables = {name: variable for name, (variable, _) in variables_of(read, state).items()}
     key = struct_of(read(**EVERY_FAMILY), "partition_key")
-    _check_key(key, StructType.fromJson(form["columns"]))
+    _check_key(key, StructType.fromJson(form["columns"]), folding(frame))
     _check_settings(state, kept_settings(pieces.stored.folder))
     folder = pieces.stored.folder
     deleted = deleted_variables(folder)  # bins in which nothing happened since have rows of them
@@ -93,21 +93,23 @@ def _rows_of_aggregates(frame: DataFrame, pieces: Pieces, state: DataFrame) -> t
         raise UsageError("The Spark query has aggregates, and the checkpoint's a processor.")
     family = Family("default", struct_of(state, "key"), struct_of(state, "value"))
     operator = Aggregate.of_form({**form, "ansi": False})
-    own = [(measure.function, measure.column) for measure in operator.measures]
-    if (wanted := aggregates_of(frame)) != own:
+    measures = distinct(operator)
+    own, wanted = [(measure.function, measure.column) for measure in measures], aggregates_of(frame)
+    fold = folding(frame)
+    if [(call, fold(column)) for call, column in wanted] != [(call, fold(column)) for call, column in own]:
         raise UsageError(f"The Spark query has the aggregates {_calls(wanted)}, and the checkpoint's {_calls(own)}.")
-    _check_key(family.key, key_schema(form["keys"]))
-    kept = [(buffer.name, buffer.type) for measure in operator.measures for buffer in measure.buffers]
+    _check_key(family.key, key_schema(form["keys"]), fold)
+    kept = [(buffer.name, buffer.type) for measure in measures for buffer in measure.buffers]
     found = [(field.name, field.dataType.simpleString()) for field in family.value.fields]
     if kept != found:
         raise UsageError(f"Spark keeps {_columns(found)} of these aggregates, and the checkpoint has {_columns(kept)}.")
     return aggregate_frame(frame.sparkSession, pieces, form, family), [family.name]
 
 
-def _check_key(wanted: StructType, own: StructType) -> None:
+def _check_key(wanted: StructType, own: StructType, fold: Callable[[str], str]) -> None:
     """Raises UsageError unless the grouping key of the Spark query has the names and types of the checkpoint's."""
     there, here = ([(field.name, field.dataType.simpleString()) for field in key.fields] for key in (wanted, own))
-    if there != here:
+    if [(fold(name), kind) for name, kind in there] != [(fold(name), kind) for name, kind in here]:
         raise UsageError(f"The Spark query groups by {_columns(there)}, and the checkpoint's by {_columns(here)}.")
 
 

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructField, StructType
 from impls.aggregation import KeyColumns
 from impls.errors import UsageError
 from impls.operators import Aggregate
+from impls.operators.aggregates.measures import Measure
 from impls.reading.forms import Entries, key_schema
 from impls.reading.state import StateAt
 from impls.reading.stored import StoredQuery, restored
@@ -85,6 +86,14 @@ def processor_frame(spark: SparkSession, pieces: Pieces, state: ProcessorState) 
     return DataFrame(made, spark)
 
 
+def distinct(operator: Aggregate) -> list[Measure]:
+    """Returns the aggregates without those that others repeat, which Spark keeps once."""
+    found: dict[tuple[str, str], Measure] = {}
+    for one in operator.measures:
+        found.setdefault((one.function, one.column), one)
+    return list(found.values())
+
+
 @dataclass(frozen=True)
 class _OfAggregates:
     pieces: Pieces
@@ -100,8 +109,9 @@ class _OfAggregates:
                     kept = [(key, value) for key, value in entries if key[:1] < naming.LIST]  # without expiries
                     if not kept:
                         continue
-                    buffers = operator.buffers_of([value for _, value in kept])
-                    columns = [*keys([key for key, _ in kept]).columns, *(one for own in buffers for one in own)]
+                    buffers = dict(zip(operator.measures, operator.buffers_of([raw for _, raw in kept]), strict=True))
+                    columns = [*keys([key for key, _ in kept]).columns]
+                    columns += [one for measure in distinct(operator) for one in buffers[measure]]
                     yield _cast(columns, schema)
 
 

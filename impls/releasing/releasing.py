@@ -19,7 +19,7 @@ from impls.durability.whole import made_whole
 from impls.errors import UsageError
 from impls.processor.start import OUTPUT_MODES
 from impls.reading.stored import StoredQuery
-from impls.releasing.frames import check_topics, delay_of, readings_for
+from impls.releasing.frames import check_event_time, check_topics, delay_of, readings_for
 from impls.releasing.matching import EVERY_FAMILY, check_goes_back, operator_in, rows_of
 from impls.releasing.position import Position, position_of
 from impls.releasing.reading import Pieces, placed
@@ -106,6 +106,7 @@ def release(
     ):
         _check_names(str(half), beside)
         stored, readings, template = _pinned(folder, log_dir), readings_for(frame), Path(beside) / "template"
+        check_event_time(frame, output_mode, stored.form)
         position = position_of(stored, delay_of(frame), readings)
         check_topics(readings, position.topics)
         make_template(frame, template, position.lines, output_mode)

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 
 from impls.errors import UsageError
 from impls.spark.links import number_sql, producer_sql
+from impls.spark.plans import items, kind_of
 from impls.spark.topics import Topics
 from impls.store.records import NUMBER, PRODUCER
 
@@ -25,17 +26,8 @@ UNORDERED = {"Join", "Repartition", "RepartitionByExpression", "Sort"}  # their 
 _ELSEWHERE = {"PythonUDF", "ScalarSubquery", "InSubquery", "Exists"}  # not evaluated where they stand
 
 
-def items(sequence: Any) -> list[Any]:
-    """Returns the items of a sequence of Scala."""
-    return [sequence.apply(place) for place in range(sequence.size())]
-
-
-def _kind(node: Any) -> str:
-    return str(node.getClass().getSimpleName())
-
-
 def _stays(expression: Any) -> bool:
-    return _kind(expression) not in _ELSEWHERE and all(_stays(child) for child in items(expression.children()))
+    return kind_of(expression) not in _ELSEWHERE and all(_stays(child) for child in items(expression.children()))
 
 
 def _check_names(node: Any) -> None:
@@ -81,7 +73,7 @@ class Carrying:
         _check_names(node)
         if not node.children().size():
             return self._leaf(node)
-        kind = _kind(node)
+        kind = kind_of(node)
         self.several = self.several or kind in {*_ROWS, "Join"}
         self.unordered = self.unordered or (kind if kind in UNORDERED else "")
         if kind == "Union":
@@ -174,7 +166,7 @@ class Carrying:
 
     def _guarded(self, kept: Any | None, expression: Any) -> Any:
         """Returns a named expression that has a value of what is kept only."""
-        if kept is None or _kind(expression) != "Alias" or _kind(expression.child()) == "AttributeReference":
+        if kept is None or kind_of(expression) != "Alias" or kind_of(expression.child()) == "AttributeReference":
             return expression
         given = self._jvm.scala.Option.apply(expression.metadata())  # which is the child's where there is none
         return self._expression(
@@ -183,7 +175,7 @@ class Carrying:
         )  # fmt: skip
 
     def _where(self, kept: Any | None, expression: Any) -> Any:
-        if kept is None or _kind(expression) in {"AttributeReference", "Literal"}:
+        if kept is None or kind_of(expression) in {"AttributeReference", "Literal"}:
             return expression
         if not _stays(expression):
             self._give_up()

@@ -12,7 +12,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from impls.errors import UsageError
-from impls.spark.carrying import PLAIN, UNORDERED, Carrying, items
+from impls.spark.carrying import PLAIN, UNORDERED, Carrying
+from impls.spark.plans import items, kind_of
 from impls.spark.topics import LINKED, Reading, Topics, reading_of
 
 KAFKA = "kafka"
@@ -163,7 +164,7 @@ _Columns = dict[str, list[Any]]
 
 
 def _makes_rows(node: Any, found: list[str], columns: _Columns) -> bool:
-    kind, children = str(node.getClass().getSimpleName()), [c for c in items(node.children()) if c.isStreaming()]
+    kind, children = kind_of(node), [c for c in items(node.children()) if c.isStreaming()]
     inside = [_makes_rows(child, found, columns) for child in children]
     makes = bool(inside) and kind not in PLAIN | UNORDERED | {"Project", "Union"}
     if makes or (kind == "Filter" and any(inside)):
@@ -194,7 +195,7 @@ def _id(column: Any) -> str:
 
 
 def _is_alias(expression: Any) -> bool:
-    return str(expression.getClass().getSimpleName()) == "Alias"
+    return kind_of(expression) == "Alias"
 
 
 def _same_in_all_sessions(sql: str) -> str:

@@ -14,6 +14,7 @@ from impls.protocol.mechanism import Mechanism
 from impls.spark.columns import kind_of_key
 from impls.spark.input import QueryInput
 from impls.spark.master import is_local
+from impls.spark.plans import times_of
 from impls.spark.readiness import host_name
 from impls.spark.secrecy import check_channel, secrets_of
 from impls.store.foreign import check_own
@@ -33,7 +34,7 @@ def spec_of(
     """
     _check_state(read.df.sparkSession, state_dir, opened)
     first, out = _first_version(opened, operator), _of(opened, sink)
-    opened.keep_form(first.state_form(), kind_of_key(read.df, opened.settings["key"]))
+    opened.keep_form({**first.state_form(), **times_of(read.df)}, kind_of_key(read.df, opened.settings["key"]))
     return QuerySpec(
         opened.query, bins, first, out, state_dir, files, how.shared, transfer, repeats, on_error,
         read.told_apart.by_number(), read.source.linked,

@@ -11,10 +11,11 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 
 from impls.operators import HashCount
-from impls.spark.carrying import KEPT, OFFSET, items
+from impls.spark.carrying import KEPT, OFFSET
 from impls.spark.columns import prepared
 from impls.spark.identity import identified, readings_of
 from impls.spark.links import results_of
+from impls.spark.plans import items
 from impls.spark.topics import Topics
 from impls.worker.output import Output
 from impls.worker.results import HEADER, NUMBER

@@ -230,8 +230,9 @@ class WindowAggregate(Operator):
         return own if self._key_columns is None else {**own, "output_mode": "append"}
 
     def state_form(self) -> dict[str, Any]:
-        """Returns that of the aggregates: what stands beside them are expiries."""
-        return self.aggregate.state_form()
+        """Returns that of the aggregates, beside which expiries stand, and the output mode."""
+        mode = "update" if self._key_columns is None else "append"
+        return {**self.aggregate.state_form(), "output_mode": mode}
 
     def run(self, state: BinState, inputs: Sequence[Input]) -> Effects:
         """Runs inputs, oldest first."""

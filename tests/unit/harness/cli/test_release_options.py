@@ -1,8 +1,10 @@
 """What `./inv release` reads of its options and says at its end."""
 
+import subprocess
 import sys
 
 import pytest
+from pyspark import cloudpickle
 
 from harness.run import release
 from harness.run.release import in_words, query_in, run_release
@@ -16,12 +18,25 @@ def own_path(monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
 
 
-def test_a_function_of_a_file_is_taken_with_what_the_file_imports(tmp_path):
-    (tmp_path / "beside_it.py").write_text("NUMBER = 7\n")
-    (tmp_path / "my_query.py").write_text(
-        "from beside_it import NUMBER\n\n\ndef build(spark):\n    return spark, NUMBER\n"
-    )
-    assert query_in(f"{tmp_path}/my_query.py:build")("session") == ("session", 7)
+QUERY = """
+from beside_it import doubled
+
+def build(number):
+    from later_beside_it import add
+    return lambda: add(doubled(number))
+"""
+
+
+def test_a_function_of_a_file_goes_to_processes_that_do_not_have_its_folder(tmp_path):
+    (tmp_path / "beside_it.py").write_text("def doubled(n):\n    return 2 * n\n")
+    (tmp_path / "later_beside_it.py").write_text("def add(n):\n    return n + 1\n")
+    (tmp_path / "my_query.py").write_text(QUERY)
+    made = query_in(f"{tmp_path}/my_query.py:build")(3)
+    assert made() == 7
+    program = "import pickle, sys; print(pickle.load(sys.stdin.buffer)())"
+    raw = cloudpickle.dumps(made)
+    done = subprocess.run([sys.executable, "-c", program], input=raw, capture_output=True, timeout=60, check=False)
+    assert done.stdout == b"7\n", done.stderr.decode()
 
 
 @pytest.mark.parametrize(
