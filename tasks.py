@@ -13,6 +13,7 @@ from harness.cli.look import (  # noqa: F401
     doctor,
     export,
     figures,
+    history,
     mechanisms,
     report,
     reproduce,

@@ -85,6 +85,17 @@ def state(c: Context, checkpoint: str, epoch: int | None, log_dir: str | None, *
     run("harness.run.state:run_state", checkpoint, epoch, log_dir, as_json=json, **given)
 
 
+@verb(
+    Option("checkpoint", "checkpoint folder of a query, which may be running; of a chain that of a stage", FOLDER,
+           required=True),
+    Option("json", "all of them as lines of JSON", FLAG),
+    Option("limit", "rows of the table at most", COUNT, default=20, subject="The number of rows"),
+)  # fmt: skip
+def history(c: Context, checkpoint: str, *, json: bool, limit: int) -> None:
+    """Show a query's migrations: cause, workers, bytes, phases, latency, outcome; also when it has ended."""
+    run("harness.run.history:run_history", checkpoint, as_json=json, limit=limit)
+
+
 @verb(_FOLDER)
 def report(c: Context, folder: str) -> None:
     """Draw the figures and the report of a result again."""

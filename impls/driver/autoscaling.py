@@ -16,6 +16,7 @@ from impls.closing import ended_on_error
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
 from impls.driver.epochs import EpochRecord
+from impls.driver.history import caused_by
 from impls.driver.journal import Entry, Journal
 from impls.driver.observed import OnEvent
 from impls.errors import StateError, UsageError
@@ -164,7 +165,8 @@ class Autoscaling:
         self._append(entry)
         if decided.wanted is not None:
             _LOG.info("The policy %s asks for %s workers: %s", self._settings.policy, decided.wanted, decided.reason)
-            entry = {**entry, "command": self._rescale(decided.wanted)}
+            with caused_by("policy", f"{self._settings.policy}: {decided.reason}"):
+                entry = {**entry, "command": self._rescale(decided.wanted)}
         self._last = entry
         self._tell(entry)
 

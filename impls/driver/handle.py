@@ -14,6 +14,7 @@ from impls.driver.autoscaling import Autoscaled, Source
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.control import Answerer, ControlServer, Listener
 from impls.driver.epochs import QueryEnded, StopNeeded
+from impls.driver.history import Recorded
 from impls.driver.lookups import Looked, StateReads
 from impls.driver.observed import Observed, OnEvent
 from impls.driver.pipeline import Changeable, PipelineChanges
@@ -35,7 +36,7 @@ something else ended it.
 """
 
 
-class StreamHandle(Changeable, Autoscaled, Observed, Looked):
+class StreamHandle(Changeable, Autoscaled, Observed, Looked, Recorded):
     """A stateful query that can be rescaled while it runs; all methods may be called from any thread.
 
     A supervisor thread runs the query, and starts it again after a stop that the mechanism asked for.
@@ -68,16 +69,18 @@ class StreamHandle(Changeable, Autoscaled, Observed, Looked):
         self._on_event = on_event or (lambda _kind, _fields: None)
         Autoscaled.__init__(self, changes.driver, checkpoint, source, self._on_event)
         Looked.__init__(self, reads)
+        Recorded.__init__(self, changes.driver, checkpoint.own)
         Observed.__init__(self, changes.driver.metrics, {"query": checkpoint.name})
         self._run, self._driver, self._checkpoint, self._policy = run, changes.driver, checkpoint, policy
         self.changes, self._end = changes, end
         self.wants_restart = False
         self._listener: Listener | None = None
-        # state is for whoever can enter the checkpoint's folder, and not for a topic
-        self._control = ControlServer(checkpoint.own, lambda one: self.answer_state(one) or self._answer(one))
-        if listen is not None:
-            with closed_on_error(self._control):
-                self._listener = listen(self._answer)
+        with closed_on_error(self._history):
+            # state is for whoever can enter the checkpoint's folder, and not for a topic
+            self._control = ControlServer(checkpoint.own, lambda one: self.answer_state(one) or self._answer(one))
+            if listen is not None:
+                with closed_on_error(self._control):
+                    self._listener = listen(self._answer)
         self._begin(self._supervise, "rescale-supervisor")
 
     def rescale(self, workers: int, *, policy: str | None = None, hosts: Sequence[str] | None = None) -> str:
@@ -102,9 +105,8 @@ class StreamHandle(Changeable, Autoscaled, Observed, Looked):
             numbers = numbers_on(workers, hosts, controller.homes, owners, self._driver.servers)
             return np.array(numbers, np.int32)[self._place(policy, workers, numbers)]
 
-        if hosts is None:
-            return self._command("rescale", goal, label)
-        return self._command("rescale", goal, f"{label} on {', '.join(hosts)}", tuple(hosts))
+        named = "" if hosts is None else f" on {', '.join(hosts)}"
+        return self._command("rescale", goal, label + named, tuple(hosts or ()))
 
     def moves(self, workers: int) -> bool:
         """Returns whether a rescale to `workers` workers would move a bin."""
@@ -209,13 +211,11 @@ class StreamHandle(Changeable, Autoscaled, Observed, Looked):
         hosts: tuple[str, ...] = (),
     ) -> str:
         with self._driver.locked() as controller:
-            wanted = goal()
+            wanted, before = goal(), controller.commanded
             moved = moved_against_minimum(controller.location, wanted, controller.size)
             command = self._driver.command(kind, wanted, label, hosts)
         self._driver.metrics.plan(moved.bins, moved.size)
-        _LOG.info(
-            "Command %s: %s; %s bins with %s bytes of state are to move.", command.id, label, moved.bins, moved.size
-        )
+        self._history.command(command, before, moved, self._driver.metrics.p99_ms())
         self._on_event("command", {"id": command.id, "label": label, "moves": asdict(moved)})
         return command.id
 
@@ -270,6 +270,7 @@ class StreamHandle(Changeable, Autoscaled, Observed, Looked):
             self._control.close,
             *listener,
             self._end,
+            self._history.close,
             self._checkpoint.close,
         )
         try:

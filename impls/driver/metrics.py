@@ -112,6 +112,11 @@ class Metrics:
                 counts |= _sizes(self._last) | {"workers": len(self._last.reports)}
             return counts
 
+    def p99_ms(self) -> float | None:
+        """Returns the p99 latency of the last 5 seconds, None where it is not known."""
+        with self._lock:
+            return percentiles_ms([cells for epoch in self._recent for cells in epoch.cells]).get("p99")
+
     def now(self) -> dict[str, Any]:
         """Returns the metrics as JSON values; what is not known yet is None or missing.
 

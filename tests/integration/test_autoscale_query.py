@@ -69,6 +69,8 @@ def test_a_query_gets_as_many_workers_as_its_load_needs_and_gives_them_back(spar
             assert status["last"]["numbers"]["true_rate"] < 1e6 / COST_US
         with Sending(run, 50):  # so that each step on the way back is crossed by records, or nothing can be said of it
             await_true(lambda: workers_of(query) == 1 and not query.status()["migrating"], "one worker again")
+        grown, *_ = query.migrations()
+        assert (grown.cause, grown.why[:4], grown.workers_before, grown.outcome) == ("policy", "ds2:", 1, "done")
         query.autoscale(None)  # before the burst, for which it would take two workers
         assert "autoscale" not in query.status()
         run.send(1000)

@@ -1,5 +1,6 @@
 """The runtime on real Spark and Kafka: faults, idle input, restarts; judged by the oracle (mechanisms: conformance)."""
 
+import json
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from pipeline import Pipeline, await_true
 
+from harness.run.history import run_history
 from impls.driver.journal import read_journal
 from impls.errors import UsageError
 from impls.operators import DenseCount
@@ -131,7 +133,7 @@ def test_a_query_goes_on_from_its_checkpoint_alone_with_another_number_of_worker
 
 
 @pytest.mark.capability
-def test_a_worker_whose_state_is_deleted_is_rebuilt_while_the_query_runs(pipeline):
+def test_a_worker_whose_state_is_deleted_is_rebuilt_while_the_query_runs(pipeline, capsys):
     run = pipeline("megaphone-fluid", replay_epochs=10)
     run.send(1000)
     query = run.start()
@@ -145,6 +147,11 @@ def test_a_worker_whose_state_is_deleted_is_rebuilt_while_the_query_runs(pipelin
     run.stop()
     assert sum(line["recovered"] for line in run.epochs()) >= 1
     run.assert_valid(1)
+    assert run_history(str(run.folder / "checkpoint"), as_json=True, limit=1) == 0
+    rescale, *losses = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (rescale["cause"], rescale["workers_after"], rescale["outcome"]) == ("command", 4, "done")
+    assert rescale["moved_bins"] == rescale["planned_bins"]
+    assert {loss["cause"] for loss in losses} == {"loss"}
 
 
 @pytest.mark.capability
