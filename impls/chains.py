@@ -23,6 +23,7 @@ from impls.driver.arrivals import asking, ends_to_read
 from impls.driver.checkpoint import is_begun
 from impls.driver.driver import Driver
 from impls.driver.handle import StreamHandle
+from impls.driver.migrations import MigrationRecord
 from impls.driver.milestones import follow, sending
 from impls.driver.preparing import NOTHING, Preparation
 from impls.errors import StateError, UsageError
@@ -65,6 +66,10 @@ class Chain:
     def status(self) -> dict[str, dict[str, Any]]:
         """Returns `StreamHandle.status` of each stage by its name."""
         return {name: handle.status() for name, handle in self.stages.items()}
+
+    def migrations(self) -> dict[str, list[MigrationRecord]]:
+        """Returns `StreamHandle.migrations` of each stage by its name."""
+        return {name: handle.migrations() for name, handle in self.stages.items()}
 
     def ended(self, timeout_s: float | None = None) -> bool:
         """Waits until all stages have ended and returns whether they have."""

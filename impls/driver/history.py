@@ -20,6 +20,7 @@ from impls.driver.driver import Driver
 from impls.driver.epochs import EpochRecord
 from impls.driver.journal import Journal, read_journal
 from impls.driver.migrations import Cause, Line, MigrationRecord, migrations_of, under_way
+from impls.driver.spans import MigrationSpans, tracer_of
 from impls.errors import StateError, UsageError
 from impls.placement.movement import Movement
 from impls.protocol.events import Command, MigrationBegun, MigrationDone
@@ -179,8 +180,8 @@ class Recorded:
     """
 
     def __init__(self, driver: Driver, own: Path):
-        self._history = MigrationLog(own)
-        driver.listeners.append(self._history.take)
+        self._history, self._listeners = MigrationLog(own), driver.listeners
+        self._listeners.append(self._history.take)
 
     def migrations(self) -> list[MigrationRecord]:
         """Returns the migrations of the query, oldest first, of its earlier starts too.
@@ -189,3 +190,18 @@ class Recorded:
         1000 are kept; `./inv history CHECKPOINT` shows them, also when the query has ended.
         """
         return self._history.records()
+
+    def trace_migrations(self, provider: Any = None, *, name: str = "") -> None:
+        """Gives each migration that begins from now on to OpenTelemetry when it has ended, as spans.
+
+        A span `rescale.migration` has those of its epochs, and each of these one for each bin that was pulled in it.
+        Their attributes are the fields of `MigrationRecord`.
+
+        Args:
+            provider: a TracerProvider; None for the global one.
+            name: of the query, in the attribute `rescale.query`.
+
+        Raises:
+            UsageError: OpenTelemetry is not installed.
+        """
+        self._listeners.append(MigrationSpans(tracer_of(provider), name, self._history.records).take)
