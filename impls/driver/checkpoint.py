@@ -238,6 +238,13 @@ def is_begun(folder: Path) -> bool:
     return _known(folder).exists()
 
 
+def check_single(folder: Path) -> None:
+    """Raises UsageError for the checkpoint of a chain, whose stages have one each."""
+    stages = sorted(path.parents[1].name for path in folder.glob("*/rescale/query.json"))
+    if stages and not is_begun(folder):
+        raise UsageError(f"{folder} is the checkpoint of a chain: name that of a stage, {' or '.join(stages)} in it.")
+
+
 def query_of(folder: Path) -> str:
     """Returns the identity of the query that has begun with a checkpoint; raises OSError where none has."""
     return str(json.loads(_known(folder).read_text())["query"])

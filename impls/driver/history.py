@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.closing import Closing
+from impls.driver.checkpoint import check_single, is_begun
 from impls.driver.driver import Driver
 from impls.driver.epochs import EpochRecord
 from impls.driver.journal import Journal, read_journal
@@ -49,10 +50,11 @@ def migrations_in(checkpoint: str | Path) -> list[MigrationRecord]:
 
     Raises UsageError where there is no checkpoint, or the log is damaged.
     """
-    own = Path(checkpoint) / "rescale"
-    if not own.is_dir():
-        raise UsageError(f"There is no checkpoint of a query in {checkpoint}.")
-    return migrations_of(read_journal(own / _FILE))
+    folder = Path(checkpoint)
+    check_single(folder)
+    if not is_begun(folder):
+        raise UsageError(f"There is no checkpoint of a query in {folder}.")
+    return migrations_of(read_journal(folder / "rescale" / _FILE))
 
 
 class MigrationLog(Closing):

@@ -12,7 +12,7 @@ import lmdb
 import numpy as np
 
 from impls.driver.base import Journals, read_base
-from impls.driver.checkpoint import form_of, is_begun, settings_of
+from impls.driver.checkpoint import check_single, form_of, settings_of
 from impls.durability import frame as frames
 from impls.durability.files import Files
 from impls.durability.pins import Pin
@@ -51,7 +51,7 @@ class StoredQuery:
 
     def __init__(self, folder: Path, log_dir: str | None = None, pin: Pin | None = None):
         self.folder, own = folder.absolute(), folder.absolute() / "rescale"
-        _check_single(self.folder)
+        check_single(self.folder)
         self.query, self.settings = settings_of(self.folder)
         self.form = form_of(self.folder)
         check_changelog(self.settings, folder)
@@ -114,13 +114,6 @@ def check_changelog(settings: Mapping[str, Any], folder: Path) -> None:
     if not settings["changelog"]:
         where = "in the store that all workers share" if settings["state"] == "shared" else "in state_dir alone"
         raise UsageError(f"The query of {folder} keeps no changelog: its state is {where}.")
-
-
-def _check_single(folder: Path) -> None:
-    """Raises UsageError for the checkpoint of a chain, whose stages have one each."""
-    stages = sorted(path.parents[1].name for path in folder.glob("*/rescale/query.json"))
-    if stages and not is_begun(folder):
-        raise UsageError(f"{folder} is the checkpoint of a chain: name that of a stage, {' or '.join(stages)} in it.")
 
 
 def _journals(own: Path, query: str) -> Journals:

@@ -24,8 +24,10 @@ ONE, TWO = np.zeros(8, np.int32), np.arange(8, dtype=np.int32) % 2
 
 @pytest.fixture
 def own(tmp_path):
-    (tmp_path / "rescale").mkdir()
-    return tmp_path / "rescale"
+    own = tmp_path / "chain" / "totals" / "rescale"
+    own.mkdir(parents=True)
+    (own / "query.json").write_text("{}")
+    return own
 
 
 def command(id_, goal=TWO, label="rescale to 2 workers"):
@@ -174,3 +176,5 @@ def test_the_command_prints_a_table_and_lines(own, capsys):
     assert (one["workers_before"], one["workers_after"], other["outcome"]) == (1, 2, "under way")
     assert run_history(str(own / "nothing"), as_json=False, limit=1) == 2
     assert "There is no checkpoint of a query" in capsys.readouterr().err
+    assert run_history(str(own.parents[1]), as_json=False, limit=1) == 2
+    assert "is the checkpoint of a chain: name that of a stage, totals in it" in capsys.readouterr().err
