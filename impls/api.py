@@ -194,21 +194,11 @@ def _handle(
             hear = ControlListener(control, opened, driver, read.begin(real_time=real_time), read.broker).start
         driver.prepare.files(driver.next_planned > 0)
         source = partial(read.arrivals, real_time=real_time)
-        if driver.prepare.follow is not None and (arrivals := source()) is not None:
-            _check_followed(read, driver, real_time=real_time)
-            driver.prepare.follow(driver, arrivals.consumed, read.told_apart.input_partitions)
+        if (follow := driver.prepare.follow) is not None and driver.controller.clock is not None:
+            follow(driver, read.followed(real_time=real_time), read.told_apart.input_partitions)
         run = read.noting(run, opened.own, real_time=real_time, fsync=opened.fsync)
         reads = partial(state_reads, driver, opened, spec, partial(value_of, frame.sparkSession))
         return StreamHandle(run, changes, opened, source=source, reads=reads, end=end, listen=hear, **more)
-
-
-def _check_followed(read: QueryInput, driver: Driver, *, real_time: bool) -> None:
-    """Raises UsageError where nobody knows in real time how far a stage has read, which its watermark waits for."""
-    if real_time and driver.controller.clock is not None and read.source.hides:
-        raise UsageError(
-            f"The {read.source.hides} of a stage with event time hides how far the results of the stage before it were "
-            "read, and in real time the watermark waits for these: do its work in an operator instead."
-        )
 
 
 _Making = Callable[[Executor], Driver]

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from impls.addresses import below
 from impls.brokers import quiet, security_of
 from impls.closing import close_all, end_all
-from impls.driver.arrivals import asking, ends_to_read
+from impls.driver.arrivals import asking, ends_to_read, ranges
 from impls.driver.checkpoint import is_begun
 from impls.driver.driver import Driver
 from impls.driver.handle import StreamHandle
@@ -61,7 +61,12 @@ class Chain:
 
     def await_migration(self, timeout_s: float) -> bool:
         """Waits until no stage migrates and returns whether that came about in time; raises what a stage fails with."""
-        return all(handle.await_migration(timeout_s) for handle in self.stages.values())
+        end = time.monotonic() + timeout_s
+        while True:
+            if not all(handle.await_migration(max(0.0, end - time.monotonic())) for handle in self.stages.values()):
+                return False
+            if not any(handle.status()["migrating"] for handle in self.stages.values()):
+                return True  # else one has begun while others were waited for
 
     def status(self) -> dict[str, dict[str, Any]]:
         """Returns `StreamHandle.status` of each stage by its name."""
@@ -73,8 +78,12 @@ class Chain:
 
     def ended(self, timeout_s: float | None = None) -> bool:
         """Waits until all stages have ended and returns whether they have."""
+        end = None if timeout_s is None else time.monotonic() + timeout_s
         self._watch.join(timeout_s)
-        return not self._watch.is_alive()
+        return not self._watch.is_alive() and all(
+            handle.ended(threading.TIMEOUT_MAX if end is None else max(0.0, end - time.monotonic()))
+            for handle in self.stages.values()  # one that has not ended in its time may still run
+        )
 
     def await_end(self, timeout_s: float | None = None) -> bool:
         """As `ended`; raises what a stage failed with."""
@@ -155,18 +164,21 @@ def chain(
 
     Raises:
         UsageError: as `impls.stream`; a name that cannot be used, or that two have; an input that is not there; a stage
-            that nobody reads; a topic that cannot be made, or has another chain's results; a stage with event time that
-            reads an input of the chain beside another stage.
+            that nobody reads; a topic that cannot be made, has another chain's results, or has lost some that a stage
+            is still to read; a stage with event time that reads an input of the chain, or a stage without, beside one
+            with event time.
     """
+    if any(option.lower() == "startingoffsets" for option in source or {}):
+        raise UsageError("The stages of a chain read all of each other's results: leave startingOffsets out of source.")
     sources = dict(df) if isinstance(df, Mapping) else {_INPUT: df}
     inputs = inputs_of(name, stages, list(sources))
     settings = dict(producer or {})
     topics = {stage.name: f"{name}.{stage.name}" for stage in stages[:-1]}
     between = {one: Output(bootstrap, topic, partitions, settings, micros=True) for one, topic in topics.items()}
     _make_topics(list(between.values()))
+    readers = {one: [stage.name for stage in stages if one in inputs[stage.name]] for one in between}
     for one, out in between.items():
-        if not is_begun(Path(checkpoint) / one):
-            _check_empty(out)
+        _check_topic(out, one, readers[one], Path(checkpoint))
     schemas, spark = {stage.name: stage.schema for stage in stages}, next(iter(sources.values())).sparkSession
 
     def read(one: str) -> DataFrame:
@@ -197,40 +209,67 @@ def _following(
 ) -> Preparation:
     """Returns what lets a stage's watermark follow the stages that it reads, where all of them have event time."""
     senders = {one: started[one].changes.driver for one in inputs if one in started}
-    if not senders or any(driver.controller.clock is None for driver in senders.values()):
+    timed = [one for one, driver in senders.items() if driver.controller.clock is not None]
+    if not timed and senders.keys() >= set(inputs):
         return NOTHING
-    if not senders.keys() >= set(inputs):
+    if senders and len(timed) < len(set(inputs)):
         return Preparation(follow=_refuse_mixed)
-    return Preparation(
-        follow=partial(follow, [sending(driver, _ends_of(between[one])) for one, driver in senders.items()])
+    ends = {one: _ends_of(between[one]) for one in senders}
+    return Preparation(follow=partial(_follow, senders, ends)) if senders else NOTHING
+
+
+_Ends = Callable[[], dict[tuple[str, int], int]]
+
+
+def _follow(senders: Mapping[str, Driver], ends: Mapping[str, _Ends], *how: Any) -> None:
+    follow([sending(driver, ends[one]) for one, driver in senders.items()], *how)
+
+
+def _refuse_mixed(*_: object) -> None:
+    raise UsageError(
+        "A stage with event time reads another stage, and beside it an input of the chain, or one stage with event "
+        "time and one without: nobody knows how far in event time that is. Let it go through a stage with event time."
     )
 
 
-def _refuse_mixed(driver: Driver, *_: object) -> None:
-    if driver.controller.clock is not None:
-        raise UsageError(
-            "A stage with event time reads an input of the chain beside another stage, whose watermark is not that of "
-            "the input: let the input go through a stage of its own."
-        )
-
-
-def _ends_of(out: Output) -> Callable[[], dict[tuple[str, int], int]]:
+def _ends_of(out: Output) -> _Ends:
     """Returns what asks the broker up to where a topic has to be read."""
     client = asking({"bootstrap.servers": out.bootstrap, **security_of(out.options)})
     return partial(ends_to_read, client, [(out.topic, number) for number in range(out.partitions)])
 
 
-def _check_empty(out: Output) -> None:
-    """Raises UsageError where a topic has results already: no query of this chain has sent them."""
+def _check_topic(out: Output, stage: str, readers: Sequence[str], checkpoint: Path) -> None:
+    """Raises UsageError where a topic has what its stage has not sent, or lacks what a stage has not read.
+
+    Args:
+        out: the topic.
+        stage: whose results it is for.
+        readers: the stages that read it.
+        checkpoint: of the chain.
+    """
     out.check()
+    client = asking({"bootstrap.servers": out.bootstrap, **security_of(out.options)})
     try:
-        there = sum(_ends_of(out)().values())
+        kept = ranges(client, [(out.topic, number) for number in range(out.partitions)])
     except StateError as error:
         raise UsageError(str(error)) from error
-    if there:
+    begun = {one for one in readers if any((checkpoint / one / "spark" / "sources").glob("*/0"))}
+    late = sorted(set(readers) - begun)
+    if not is_begun(checkpoint / stage):
+        if any(end for _, end in kept.values()):
+            raise UsageError(
+                f"The topic {out.topic} has results of another chain, or had some, which the next stage would read: "
+                "give this chain another name or the other one's checkpoint, or delete the topic."
+            )
+        if begun:
+            raise UsageError(
+                f"The checkpoint of the stage {stage} is gone from {checkpoint}, and {min(begun)} has its results: put "
+                "it back, or begin the chain with a new checkpoint."
+            )
+    elif late and any(low for low, _ in kept.values()):
         raise UsageError(
-            f"The topic {out.topic} has results of another chain, which the next stage would read: give this chain "
-            "another name or the other one's checkpoint, or delete the topic."
+            f"The topic {out.topic} no longer has the first results of {stage}, which {late[0]} has not read: begin "
+            "the chain with a new name and checkpoint, and let the topic keep them for longer."
         )
 
 

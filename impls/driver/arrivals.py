@@ -37,17 +37,18 @@ def end_offsets(
     Raises:
         StateError: the broker does not say in time.
     """
-    return {place: end for place, (_, end) in _ranges(client, places, within_s).items()}
+    return {place: end for place, (_, end) in ranges(client, places, within_s).items()}
 
 
 def ends_to_read(client: Consumer, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
     """Returns the same, and 0 for a partition of which nothing can be read, be it that retention has deleted all."""
-    return {place: 0 if low == end else end for place, (low, end) in _ranges(client, places, _DEADLINE_S).items()}
+    return {place: 0 if low == end else end for place, (low, end) in ranges(client, places).items()}
 
 
-def _ranges(
-    client: Consumer, places: Iterable[tuple[str, int]], within_s: float
+def ranges(
+    client: Consumer, places: Iterable[tuple[str, int]], within_s: float = _DEADLINE_S
 ) -> dict[tuple[str, int], tuple[int, int]]:
+    """Returns (first offset that is kept, offset behind the last record) of partitions; raises as `end_offsets`."""
     deadline = time.monotonic() + within_s
     try:
         return {place: _range_of(client, TopicPartition(*place), deadline) for place in places}

@@ -50,7 +50,7 @@ class Milestones:
         with self._lock:
             self._milestones.append((time, dict(ends)))
             if len(self._milestones) > _MILESTONES_MOST:
-                self._milestones = deque(list(self._milestones)[1::2])
+                self._milestones = deque(list(self._milestones)[::-2][::-1])  # the last one stays: none may follow
         self.wake()
 
     def reached(self, read: PartitionOffsets) -> int | None:

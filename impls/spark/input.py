@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from impls.brokers import of_source, reaching
 from impls.controltopic.listener import Begin
-from impls.driver.arrivals import Arrivals
+from impls.driver.arrivals import Arrivals, Consumed
 from impls.driver.handle import RunQuery
 from impls.driver.journal import replace_bytes
 from impls.errors import ADVICE, StateError, UsageError
@@ -160,6 +160,20 @@ class QueryInput:
         except StateError:
             known = {}
         return max(1, sum(reading.partitions(known) for reading in self.topics.readings))
+
+    def followed(self, *, real_time: bool) -> Consumed:
+        """Returns what says how far a stage with event time has read; raises UsageError where nobody knows."""
+        if (arrivals := self.arrivals(real_time=real_time)) is None:
+            raise UsageError(
+                "A stage with event time reads the stage before it and another broker, or a source that is not Kafka, "
+                "so nobody knows how far: let that go through a stage of its own, in a chain on its broker."
+            )
+        if real_time and self.source.hides:
+            raise UsageError(
+                f"The {self.source.hides} of a stage with event time hides how far the results of the stage before it "
+                "were read, and in real time the watermark waits for these: do its work in an operator instead."
+            )
+        return arrivals.consumed
 
     def arrivals(self, *, real_time: bool) -> Arrivals | None:
         """Returns what says how far the source goes and was read; None where it is not Kafka."""

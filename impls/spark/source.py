@@ -8,7 +8,7 @@ batch that it has committed, or those that its Kafka source noted at the very be
 
 import contextlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,14 +37,19 @@ def epoch_begin(location: Path, epoch: int) -> Offsets | None:
         epoch: its number, at least 1.
     """
     try:
-        lines = (location / "offsets" / str(epoch - 1)).read_bytes().split(b"\n")[_HEAD_LINES:]
+        lines = _batch(location, epoch - 1)
     except OSError:
         return None
-    begin: Offsets = {}
+    return _least(lines)
+
+
+def _least(lines: Iterable[bytes]) -> Offsets:
+    """Returns the least offsets that lines of offsets have of each partition."""
+    found: Offsets = {}
     for topic, parts in (pair for line in lines for pair in topics_of(line)):
-        known = begin.setdefault(topic, {})
+        known = found.setdefault(topic, {})
         known.update({part: min(at, known.get(part, at)) for part, at in parts.items()})
-    return begin
+    return found
 
 
 def topics_of(line: bytes) -> Iterator[tuple[str, dict[int, int]]]:
@@ -71,13 +76,19 @@ class InputLog:
 
     def __init__(self, location: str, topics: Topics):
         self._location, self._topics = Path(location), topics
-        self._kept: dict[int, int] = {}
+        self._kept: dict[int, int] | None = None  # None before it was looked at
 
     def keep(self, needed: Mapping[int, int]) -> None:
-        """Stores, by input partition, the first offset that is needed again, unless that is what is there."""
-        if needed and needed != self._kept:
-            self._kept = dict(needed)
-            raw = json.dumps({str(part): at for part, at in needed.items()}).encode()
+        """Stores, by input partition, the first offset that is needed again, unless that is what is there.
+
+        A driver that has just begun knows only partitions that had records since: what was stored of others stays.
+        """
+        if self._kept is None:
+            stored = _needed_or_nothing(self._location)
+            self._kept = {part: at for part, at in stored.items() if not self._topics.is_gone(part)}
+        if needed and (now := {**self._kept, **needed}) != self._kept:
+            self._kept = now
+            raw = json.dumps({str(part): at for part, at in now.items()}).encode()
             replace_bytes(self._location / _NEEDED, raw)  # what is lost, or torn, lets more come again
 
     def begin_anew(self, topics: Collection[str]) -> None:
@@ -145,6 +156,13 @@ def _needed(location: Path) -> dict[int, int]:
     return {int(part): int(at) for part, at in found.items()}
 
 
+def _needed_or_nothing(location: Path) -> dict[int, int]:
+    try:
+        return _needed(location)
+    except (OSError, ValueError):
+        return {}
+
+
 def _sources(location: Path) -> list[Path]:
     """Returns the folders in which Spark's sources note where they began, in the order of its offsets."""
     return sorted((location / "sources").iterdir(), key=lambda path: int(path.name))
@@ -201,6 +219,7 @@ def real_time_begin(location: Path, topics: Topics, since: Mapping[int, int] | N
 
     The runner notes them by input partition behind every epoch (`InputLog`), Spark's sources note their topics at the
     query's beginning, and a batch those that came since. None until both have, {} where topics are not told apart.
+    Workers have all of a batch that Spark has committed, also what came behind the last note of its session.
     """
     if not topics.readings:
         return {}
@@ -208,32 +227,33 @@ def real_time_begin(location: Path, topics: Topics, since: Mapping[int, int] | N
         needed = _needed(location)
         needed |= {part: at for part, at in (since or {}).items() if at > needed.get(part, -1)}
         lines = [(folder / "0").read_bytes().rpartition(b"\n")[2] for folder in _sources(location)]
+        committed = _least(_batch(location, _last(location / "commits")))
     except (OSError, ValueError):
         return None
     readers: dict[tuple[str, int], set[Reading]] = {}
-    for source, line in [*enumerate(lines), *enumerate(_last_batch(location))]:
+    for source, line in [*enumerate(lines), *enumerate(_batch(location, _last(location / "offsets")))]:
         for place in ((topic, part) for topic, parts in topics_of(line) for part in parts):
             readers.setdefault(place, set()).update(_readings_of(location, topics, source))
     begin: Offsets = {}
     for (topic, part), readings in readers.items():
-        at = _first_needed(topics, sorted(readings, key=lambda one: one.place), needed, topic, part)
-        if at is not None:
-            begin.setdefault(topic, {})[part] = at
+        noted = _first_needed(topics, sorted(readings, key=lambda one: one.place), needed, topic, part)
+        known = [at for at in (noted, committed.get(topic, {}).get(part)) if at is not None]
+        if known:
+            begin.setdefault(topic, {})[part] = max(known)
     return begin or None
 
 
-def _last_batch(location: Path) -> list[bytes]:
-    """Returns the lines of offsets of the last batch that Spark has noted, [] before the first."""
-    last = _last(location / "offsets")
-    if last is None:
+def _batch(location: Path, number: int | None) -> list[bytes]:
+    """Returns the lines of offsets of a batch that Spark has noted, [] for None."""
+    if number is None:
         return []
-    return (location / "offsets" / str(last)).read_bytes().split(b"\n")[_HEAD_LINES:]
+    return (location / "offsets" / str(number)).read_bytes().split(b"\n")[_HEAD_LINES:]
 
 
 def read_offsets(location: Path) -> dict[tuple[str, int], int]:
     """Returns, by topic and partition, the offset behind what the last batch that Spark has noted has read."""
     read: dict[tuple[str, int], int] = {}
-    for topic, parts in (pair for line in _last_batch(location) for pair in topics_of(line)):
+    for topic, parts in (pair for line in _batch(location, _last(location / "offsets")) for pair in topics_of(line)):
         for part, at in parts.items():
             read[topic, part] = max(at, read.get((topic, part), 0))
     return read
@@ -241,10 +261,7 @@ def read_offsets(location: Path) -> dict[tuple[str, int], int]:
 
 def read_partitions(location: Path) -> set[int]:
     """Returns the input partitions of which `InputLog` has noted how far they were read."""
-    try:
-        return set(_needed(location))
-    except (OSError, ValueError):
-        return set()
+    return set(_needed_or_nothing(location))
 
 
 def read_until(location: str, topics: Topics, *, real_time: bool) -> Consumed:

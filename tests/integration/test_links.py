@@ -1,10 +1,14 @@
 """Results of one query as the input of another: each once and in order, whatever happens to either of them."""
 
+import shutil
+
 import chained
 import linked
 import linked_operators
 import pytest
 from chained import Chained
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from linked import Linked, scenario
 from linked_operators import Follow, Times
 from pipeline import await_true
@@ -53,7 +57,7 @@ def test_a_stage_reads_two_others_in_real_time(kafka, topics, tmp_path):
 
 def test_a_stage_with_event_time_reads_no_input_beside_another(spark, kafka, topics, tmp_path):
     chain = Chained(spark, kafka, topics[:2], tmp_path, name="mixed", counting=("counts",), beside=("input",))
-    with pytest.raises(UsageError, match="reads an input of the chain beside another stage"):
+    with pytest.raises(UsageError, match="reads another stage, and beside it an input of the chain"):
         chain.start()
 
 
@@ -64,6 +68,42 @@ def test_a_chain_that_begins_reads_no_results_of_another_one(kafka, topics, tmp_
     assert producer_for(kafka).flush(30) == 0
     with pytest.raises(UsageError, match=rf"The topic {chain.name}.counts has results of another chain"):
         chain.start()
+    lose_first_result(kafka, f"{chain.name}.counts")
+    with pytest.raises(UsageError, match=r"has results of another chain, or had some"):
+        chain.start()
+
+
+def test_a_stage_that_has_read_nothing_yet_needs_the_first_results(kafka, topics, tmp_path):
+    chain = Chained(None, kafka, topics[:2], tmp_path, name=topics[0].replace(".", "-"))
+    create_topics(kafka, {f"{chain.name}.counts": linked.PARTITIONS})
+    touched(tmp_path / "checkpoint/highest/spark/sources/0/0")
+    with pytest.raises(UsageError, match=r"The checkpoint of the stage counts is gone from .* and highest has its"):
+        chain.start()
+    touched(tmp_path / "checkpoint/counts/rescale/query.json")
+    shutil.rmtree(tmp_path / "checkpoint/highest")
+    producer_for(kafka).produce(f"{chain.name}.counts", b"{}", partition=0)
+    assert producer_for(kafka).flush(30) == 0
+    lose_first_result(kafka, f"{chain.name}.counts")
+    with pytest.raises(UsageError, match=r"no longer has the first results of counts, which highest has not read"):
+        chain.start()
+
+
+def touched(path):
+    path.parent.mkdir(parents=True)
+    path.write_text("")
+
+
+def lose_first_result(kafka, topic):
+    """As retention does."""
+    admin = AdminClient({"bootstrap.servers": kafka})
+    (deleted,) = admin.delete_records([TopicPartition(topic, 0, 1)]).values()
+    assert deleted.result(30).low_watermark == 1
+
+
+def test_a_chain_reads_all_of_each_others_results(tmp_path):
+    with pytest.raises(UsageError, match=r"leave startingOffsets out of source"):
+        impls.chain(None, [], name="c", bootstrap="b", results=None, state_dir=tmp_path, checkpoint=tmp_path,
+                    source={"startingOffsets": "latest"})  # fmt: skip
 
 
 @pytest.fixture

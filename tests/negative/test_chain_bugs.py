@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "simulation"))
 
 import planted
 from chains.parameters import StageParameters, draw
+from chains.query import StageQuery
 from chains.runs import simulate
 
 from impls.driver import milestones
@@ -119,7 +120,27 @@ def a_watermark_forgotten_with_its_session(patch):
     patch.setattr(Worker, "_find_end", find_end)
 
 
+def what_a_batch_has_read_forgotten(patch):
+    plain = StageQuery.read
+
+    def read(self, since):
+        committed, self._committed = self._committed, [0] * len(self._committed)
+        try:
+            return plain(self, since)
+        finally:
+            self._committed = committed
+
+    patch.setattr(StageQuery, "read", read)
+
+
+def a_newest_milestone_given_up(patch):
+    patch.setattr(milestones, "_MILESTONES_MOST", 1)
+    patch.setattr(milestones, "deque", lambda some=(): deque([*some][::-1][1::2][::-1]))
+
+
 BUGS = {
+    what_a_batch_has_read_forgotten: {"goal"},
+    a_newest_milestone_given_up: {"goal", "results"},
     repeats_taken_for_new_results: {"offsets", "once", "results", "reports"},
     a_milestone_before_the_timers_have_run: {"results"},
     a_milestone_that_does_not_wait_for_bins_that_move: {"results", "operator"},

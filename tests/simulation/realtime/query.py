@@ -115,7 +115,7 @@ class Query:
         self.applied[record.written.epoch] = sum(report.records for report in record.reports)
         self.asking.hear(record.events, self.driver.controller.changing)
         if self._random.random() < 0.8:  # else the driver's note is older, as a driver may die before it
-            self._needed = dict(self._coordinator.needed)
+            self._needed |= self._coordinator.needed
 
     def command(self, kind: str, value: int) -> None:
         """A user's command; it is durable also when the driver dies behind it."""

@@ -2,11 +2,13 @@
 
 from contextlib import nullcontext
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from impls.driver import milestones as module
 from impls.driver.milestones import Milestones, adding, follow
 from impls.errors import StateError
 from impls.protocol.eventtime import NO_TIME, EventClock, EventTime
@@ -37,18 +39,25 @@ def test_a_milestone_wakes_the_query_that_reads():
     assert woken == [1]
 
 
-@given(st.lists(st.integers(0, 5), min_size=1, max_size=3000), st.data())
-def test_however_many_milestone_wait_none_is_reached_too_early_and_the_last_one_is(steps, data):
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=60), st.data())
+@example([1] * 1025, None)
+def test_however_many_milestones_wait_none_is_reached_too_early_and_the_last_one_is(steps, data):
+    most = 1024 if data is None else data.draw(st.integers(2, 9))
+    with patch.object(module, "_MILESTONES_MOST", most):
+        reached_as_said(steps, data, most)
+
+
+def reached_as_said(steps, data, most):
     milestones, end, marks = Milestones(), 0, []
     for time, step in enumerate(steps):
         end += step
         milestones.add(time, {P: end})
         marks.append((time, end))
-    read = data.draw(st.integers(0, end))
+    read = end // 2 if data is None else data.draw(st.integers(0, end))
     below = [time for time, at in marks if at <= read]
     at = milestones.reached({P: read})
     assert at is None or at in below
-    assert len(milestones._milestones) <= 1024
+    assert len(milestones._milestones) <= most
     assert milestones.reached({P: end}) == len(steps) - 1
 
 

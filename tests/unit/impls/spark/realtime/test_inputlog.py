@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from impls.spark.source import InputLog
+from impls.spark.source import InputLog, read_partitions, read_until
 from impls.spark.topics import Reading, Topics
 
 HEAD = '\0v1\n{"batchWatermarkMs":0,"conf":{}}\n'
@@ -126,3 +126,34 @@ def test_a_topic_that_was_made_anew_is_read_from_its_first_record_also_by_a_batc
     first = 3 if committed else 2
     assert [ends["in"]["0"] for ends in found] == [10 * n if n < first else 0 for n in range(4)]
     assert [ends["more"]["0"] for ends in found] == [0, 1, 2, 3]
+
+
+def read(folder: Path, since: dict[int, int] | None = None) -> dict[tuple[str, int], int]:
+    return read_until(str(folder), ONE, real_time=True)(0, since)
+
+
+def test_a_driver_that_begins_keeps_what_was_noted_of_partitions_without_new_records(tmp_path):
+    spark(tmp_path, -1)
+    InputLog(str(tmp_path), ONE).keep({0: 100, 1: 100})
+    log = InputLog(str(tmp_path), ONE)
+    log.keep({})
+    log.keep({0: 105})
+    assert read_partitions(tmp_path) == {0, 1}
+    assert read(tmp_path) == {("in", 0): 105, ("in", 1): 100}
+
+
+def test_what_was_noted_of_a_topic_that_was_made_anew_goes(tmp_path):
+    spark(tmp_path, -1)
+    InputLog(str(tmp_path), ONE).keep({0: 100, 1: 100})
+    anew = Topics(ONE.readings, dict.fromkeys(ONE.numbers, 7), former=(0,))
+    InputLog(str(tmp_path), anew).keep({7 << 20: 3})
+    assert read_partitions(tmp_path) == {7 << 20}
+
+
+def test_a_batch_that_is_committed_was_read_whole_whatever_its_last_epoch_has_noted(tmp_path):
+    spark(tmp_path, 10)  # of which partition 1 has no note
+    InputLog(str(tmp_path), ONE).keep({0: 97})
+    assert read(tmp_path) == {("in", 0): 100, ("in", 1): 20}
+    assert read(tmp_path, {0: 130}) == {("in", 0): 130, ("in", 1): 20}
+    write(tmp_path / "offsets/11", HEAD + json.dumps({"in": {"0": 900, "1": 900}}))
+    assert read(tmp_path) == {("in", 0): 100, ("in", 1): 20}, "a batch that is noted may come again"
