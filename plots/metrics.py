@@ -177,7 +177,7 @@ def show(value: float | None, unit: Unit) -> str:
 
 REAL_TIME = "real-time"
 IN_REAL_TIME = ", real time"  # behind the name of a mechanism
-_BASELINES = ("native-", "flink-", "kafka-streams-")  # each has one mode
+_BASELINES = ("native-", "flink-", "kafka-")  # each has one mode
 
 
 def titles(mechanism: str, modes: Sequence[str]) -> list[str]:

@@ -15,6 +15,7 @@ from generators.stream import keycount_values
 from harness.experiment.description import Run
 from harness.lab.engines.engine import Engine, Job, all_taken_in
 from harness.lab.engines.flink import FlinkEngine
+from harness.lab.engines.floor import FloorEngine
 from harness.lab.engines.streams import StreamsEngine
 from harness.lab.topics import admin_of, create_topics
 from harness.lab.waiting import wait_for
@@ -148,7 +149,11 @@ class EngineQuery(BinlessQuery):
 _PRELOAD = "-preload"
 _CHUNK = 50_000
 _FLUSH_S = 300.0
-_ENGINES: dict[str, Callable[[Any, Job], Engine]] = {"flink": FlinkEngine, "kafka-streams": StreamsEngine}
+_ENGINES: dict[str, Callable[[Any, Job], Engine]] = {
+    "flink": FlinkEngine,
+    "kafka-floor": FloorEngine,
+    "kafka-streams": StreamsEngine,
+}
 
 
 def start_engine(

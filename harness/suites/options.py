@@ -97,7 +97,7 @@ AUTOSCALE = (
 ENGINES_QUICK: dict[str, Any] = {"keys": "20k", "rate": 1_000, "duration_s": 36.0}
 ENGINES = (
     _mechanism("megaphone-batched, native-real-time, flink-adaptive, flink-savepoint, kafka-streams-classic,"
-               " kafka-streams-instance"),
+               " kafka-streams-instance, kafka-floor"),
     _of("option"),
     _of("fault", text="run every engine a second time with a fault in its first rescale: worker@migrating or"
         " broker@migrating"),

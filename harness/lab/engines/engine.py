@@ -155,7 +155,6 @@ def _compile(javac: Path, source: Path, jars: Sequence[Path], target: Path) -> N
 
 
 _GRACE_S = 20.0
-_KILLED_S = 30.0
 _LOG4J = """rootLogger.level=INFO
 rootLogger.appenderRef.a.ref=A
 appender.a.name=A
@@ -193,7 +192,7 @@ class JavaProcess(guard.GuardedProgram):
             assert self._process is not None, "start() comes first"
             killed = self._process.pid
             os.kill(killed, signal.SIGKILL)
-            self._process.wait(_KILLED_S)
+            self._process.stop()  # which also closes what leads to its guard
             self.start(program, arguments)
             return killed
 

@@ -11,6 +11,7 @@ import numpy as np
 from harness.files import ROOT, read_json, write_json, write_text
 from harness.report.page import Cell, Column, inline, render
 from harness.report.terminal import table_lines
+from harness.suites.engines.floor import FLOOR, over_floor
 from plots.engines import Drawn, load_of, loads_of, write_engine_figures
 from plots.figure import element, where_measured
 from plots.metrics import Unit, show
@@ -32,6 +33,7 @@ _PROMISES = {
         "at least once in state and results by default (guarantee=exactly_once_v2 for exactly once); commit every "
         "commit_ms (30 s); changelog topic in Kafka"
     ),
+    FLOOR: "nothing: one process with a dictionary, which a restart reads anew; it is what Kafka and its clients cost",
 }
 CANNOT = (
     "What this comparison cannot show: one machine of few cores, broker and generator beside the engine, so no engine "
@@ -116,7 +118,7 @@ def _compared(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, dic
     """Yields load, engine and this runtime's figures over the engine's, where there are any."""
     for load in loads_of(rows):
         here = [row for row in rows if load_of(row) == load and row["verdict"] == "valid"]
-        for engine in sorted({row["engine"] for row in here if not row["engine"].startswith(_OURS)}):
+        for engine in sorted({row["engine"] for row in here if not row["engine"].startswith((_OURS, FLOOR))}):
             fault = engine[len(engine.partition(" with ")[0]) :]
             ours, theirs = ([row for row in here if row["engine"] == name] for name in (_OURS + fault, engine))
             ratios = {name: value for name in _WORDS if (value := _ratio(ours, theirs, name)) is not None}
@@ -143,6 +145,7 @@ FIGURES: dict[str, tuple[str, Unit, str]] = {
     "steady p50": ("p50_ms", "ms", "Latency of the records that no rescale touches, its median."),
     "p99": ("p99_ms", "ms", "The same, its 99th percentile."),
     "p99.9": ("p999_ms", "ms", "The same, its 99.9th percentile."),
+    "of floor": ("p50_floor", "x", "The steady p50 over that of the floor, which is what Kafka and its clients cost."),
     "lag": ("lag_ms", "ms", "Time until the generator sent a record, which is in every latency: its median."),
     "idle": ("cpu_idle", "share", "CPU time that nobody used; below 10 % records wait for a processor."),
     "peak": ("peak_ms", "ms", "Highest latency of a record from the rescale's command on."),
@@ -163,6 +166,7 @@ COUNTS = {
         "cpu_s_per_million",
         "Processor time for a million records of the engine's processes and its driver, without broker and generator.",
     ),
+    "% of floor": ("cpu_floor_percent", "The same over that of the floor, in percent."),
     "MiB": ("memory_mib", "Highest resident memory of the engine's processes."),
 }
 
@@ -205,8 +209,14 @@ def _cells(row: Mapping[str, Any]) -> Sequence[Cell]:
     engine = Cell.of_mechanism(row["engine"], row["engine"])
     words = [Cell.of_word(str(row[name] or "-")) for name in NAMES[2:]]
     figures = [_cell(row.get(name), show(row.get(name), unit)) for name, unit, _ in FIGURES.values()]
-    counts = [_cell(row[name], "-" if row[name] is None else f"{row[name]:,.0f}") for name, _ in COUNTS.values()]
+    counts = [
+        _cell(row.get(name), "-" if row.get(name) is None else f"{row[name]:,.0f}") for name, _ in COUNTS.values()
+    ]
     return [Cell(load_of(row), row["keys"]), engine, *words, *figures, *counts, Cell.of_word(_commit_of(row))]
+
+
+def _count(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"
 
 
 def _cell(value: float | None, shown: str) -> Cell:
@@ -216,7 +226,7 @@ def _cell(value: float | None, shown: str) -> Cell:
 COLUMNS = (*NAMES, *FIGURES, *COUNTS, AT_COMMIT)
 RESULT_FILE = "engines.json"
 _RESCALES = (*NAMES, "peak", "slow", "longest gap", "until done", "of it drain", AT_COMMIT)
-_STEADY = ("load", "engine", "steady p50", "p99", "p99.9", "lag", "idle", *COUNTS, AT_COMMIT)
+_STEADY = ("load", "engine", "steady p50", "of floor", "p99", "p99.9", "lag", "idle", *COUNTS, AT_COMMIT)
 _MARKDOWN, _DRAWN = "engines.md", "figures"
 _REFERENCE = ROOT / "results" / "reference" / "engines"
 
@@ -224,7 +234,7 @@ _REFERENCE = ROOT / "results" / "reference" / "engines"
 def texts(row: Mapping[str, Any]) -> list[str]:
     """Returns what a row of the table shows."""
     names = [load_of(row), *(str(row[name] or "-") for name in NAMES[1:])]
-    counts = ["-" if row[name] is None else f"{row[name]:,.0f}" for name, _ in COUNTS.values()]
+    counts = [_count(row.get(name)) for name, _ in COUNTS.values()]
     return [*names, *(show(row.get(name), unit) for name, unit, _ in FIGURES.values()), *counts, _commit_of(row)]
 
 
@@ -240,7 +250,7 @@ def write_result(folder: Path, rows: Sequence[dict[str, Any]], timelines: Sequen
         rows: of the table.
         timelines: one of each run that may be compared.
     """
-    here = read_json(folder / "experiment.json")["environment"]
+    here, rows = read_json(folder / "experiment.json")["environment"], over_floor(rows)
     result = {"environment": here, "rows": rows, "timelines": timelines, "conclusions": conclusions(rows)}
     write_json(folder / RESULT_FILE, result)
     drawn = _write_page(result, folder, _DRAWN)

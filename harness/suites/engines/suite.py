@@ -21,6 +21,7 @@ from harness.oracle.nexmark.queries import DEFINITIONS
 from harness.report.terminal import terminal, terminal_table
 from harness.results.runfiles import RunFiles
 from harness.suites.bench import Suite, measure_in_turn
+from harness.suites.engines.floor import FLOOR
 from harness.suites.engines.page import COLUMNS, NAMES, RESULT_FILE, notes, texts, write_reference, write_result
 from harness.suites.options import ENGINES_QUICK
 from impls import catalog
@@ -130,7 +131,7 @@ def _drain_s(migration: Mapping[str, Any], files: RunFiles) -> float | None:
 _NATIVE = "native-real-time"  # whose processes are one, which a fault would end
 _MECHANISMS = (
     "megaphone-batched", _NATIVE, "flink-adaptive", "flink-savepoint",
-    "kafka-streams-classic", "kafka-streams-instance",
+    "kafka-streams-classic", "kafka-streams-instance", FLOOR,
 )  # fmt: skip
 _KEYS = "1M,4M,10M"
 _GIVEN = ("option", "rate", "duration", "bins", "rounds", "seed", "batch", "fault")
@@ -168,7 +169,8 @@ def _usual(query: str, fault: bool) -> str:
     """Returns the mechanisms to compare, by commas: those that run a query, or count, and can have a fault."""
     engines = set(catalog.engines())
     able = [name for name in _MECHANISMS if not query or name not in engines or query in catalog.queries_of(name)]
-    return ",".join(name for name in able if name != _NATIVE or not (fault or query))
+    alone = {_NATIVE, FLOOR} if fault or query else set()
+    return ",".join(name for name in able if name not in alone)
 
 
 def _experiment(values: Mapping[str, Any]) -> Experiment:

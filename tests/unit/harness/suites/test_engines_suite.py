@@ -11,6 +11,7 @@ from harness.experiment.make import make_experiment
 from harness.experiment.schedules import plan_for
 from harness.files import read_json, write_json
 from harness.results.entry import ENTRY_FILE
+from harness.suites.engines.floor import FLOOR, over_floor
 from harness.suites.engines.page import CANNOT, COLUMNS, conclusions, notes, summary, texts, write_result
 from harness.suites.engines.suite import cpu_s, longest_gap_s, row_of, suite_from
 from impls.errors import UsageError
@@ -132,6 +133,22 @@ def test_a_figure_that_another_engine_never_had_has_no_ratio():
         "0.50 times its slow time in a rescale.",
     )
     assert "slow time in a rescale above 0 where theirs is 0." in summary(rows[:2])
+
+
+def test_figures_are_also_told_over_the_floor_at_the_same_load():
+    def row(engine, p50, cpu, keys=1_000, verdict="valid"):
+        at = {"keys": keys, "query": "", "arrivals_ms": 10}
+        return {**at, "engine": engine, "p50_ms": p50, "cpu_s_per_million": cpu, "verdict": verdict}
+
+    rows = over_floor([
+        row("flink-adaptive", 30.0, 50.0), row(FLOOR, 10.0, 20.0), row(FLOOR, 14.0, 30.0), row(FLOOR, 1.0, 1.0, keys=5),
+        row(FLOOR, 1.0, 1.0, verdict="unknown"), row("flink-adaptive", 30.0, 50.0, keys=7), row("x", None, None),
+    ])  # fmt: skip
+    assert [one["p50_floor"] for one in rows] == pytest.approx([2.5, 10 / 12, 14 / 12, 1.0, 1 / 12, None, None])
+    assert [one["cpu_floor_percent"] for one in rows[:2]] == [200.0, 80.0]
+    with pytest.raises(UsageError, match="kafka-floor counts keys alone"):
+        suite_from({"query": "q5", "mechanism": "kafka-floor"})
+    assert all(FLOOR in one.mechanisms for one in suite_from({"keys": "20k"}).experiments)
 
 
 def test_what_spark_works_off_before_a_repartition_is_a_time_of_its_own(tmp_path):

@@ -1,0 +1,1 @@
+"""What Kafka itself costs: a consumer, a dictionary and a producer in one process."""
