@@ -18,7 +18,7 @@ _COMMIT_S = 1.0
 _POLL_S = 0.1
 
 
-class Counts:
+class FloorCounts:
     """of() counts a record."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Counts:
     def of(self, value: bytes) -> tuple[str, str] | None:
         """Returns key and count of a record that has a result, None for one that makes state.
 
-        >>> counts = Counts()
+        >>> counts = FloorCounts()
         >>> counts.of(b"%016d%016d" % (7, 0)), counts.of(b"%016d%016d" % (7, 5))
         (None, ('7', '2'))
         """
@@ -75,7 +75,7 @@ def _delivered(error: KafkaError | None, _: Message) -> None:
 
 def main(bootstrap: str, group: str, results: str, *topics: str) -> None:
     """Counts until the process ends; raises SystemExit where the broker refuses to be read."""
-    consumer, counts = _consumer(bootstrap, group, topics), Counts()
+    consumer, counts = _consumer(bootstrap, group, topics), FloorCounts()
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1, "enable.idempotence": True})
     due, new = time.monotonic(), False
     while True:

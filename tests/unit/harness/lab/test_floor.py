@@ -8,12 +8,12 @@ import pytest
 from generators.stream import keycount_values
 from harness.lab.engines.engine import Job
 from harness.lab.engines.floor import FloorEngine
-from harness.lab.engines.floor_count import Counts
+from harness.lab.engines.floor_count import FloorCounts
 from impls.errors import StateError
 
 
 def test_a_record_of_time_0_makes_state_and_every_other_has_a_result():
-    counts, keys = Counts(), [7, 7, 3, 7]
+    counts, keys = FloorCounts(), [7, 7, 3, 7]
     found = [counts.of(value) for value in keycount_values(keys, [0, 5, 10**15, 10**15])]
     assert found == [None, ("7", "2"), ("3", "1"), ("7", "3")]
 
