@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame
 
@@ -209,20 +209,15 @@ def _following(
 ) -> Preparation:
     """Returns what lets a stage's watermark follow the stages that it reads, where all of them have event time."""
     senders = {one: started[one].changes.driver for one in inputs if one in started}
-    timed = [one for one, driver in senders.items() if driver.controller.clock is not None]
-    if not timed and senders.keys() >= set(inputs):
-        return NOTHING
-    if senders and len(timed) < len(set(inputs)):
-        return Preparation(follow=_refuse_mixed)
-    ends = {one: _ends_of(between[one]) for one in senders}
-    return Preparation(follow=partial(_follow, senders, ends)) if senders else NOTHING
+    timed = {one: driver for one, driver in senders.items() if driver.controller.clock is not None}
+    others = set(inputs) - timed.keys()
+    if not senders or (not timed and others == senders.keys()):
+        return NOTHING  # all that it reads is of one kind
+    return Preparation(follow=_refuse_mixed if others else partial(_follow, timed, between))
 
 
-_Ends = Callable[[], dict[tuple[str, int], int]]
-
-
-def _follow(senders: Mapping[str, Driver], ends: Mapping[str, _Ends], *how: Any) -> None:
-    follow([sending(driver, ends[one]) for one, driver in senders.items()], *how)
+def _follow(senders: Mapping[str, Driver], between: Mapping[str, Output], *how: Any) -> None:
+    follow([sending(driver, _ends_of(between[one])) for one, driver in senders.items()], *how)
 
 
 def _refuse_mixed(*_: object) -> None:
@@ -232,10 +227,18 @@ def _refuse_mixed(*_: object) -> None:
     )
 
 
-def _ends_of(out: Output) -> _Ends:
-    """Returns what asks the broker up to where a topic has to be read."""
+_Asked = TypeVar("_Asked")
+
+
+def _asking_of(out: Output, ask: Callable[[Consumer, list[tuple[str, int]]], _Asked]) -> Callable[[], _Asked]:
+    """Returns what asks the broker of a topic's partitions."""
     client = asking({"bootstrap.servers": out.bootstrap, **security_of(out.options)})
-    return partial(ends_to_read, client, [(out.topic, number) for number in range(out.partitions)])
+    return partial(ask, client, [(out.topic, number) for number in range(out.partitions)])
+
+
+def _ends_of(out: Output) -> Callable[[], dict[tuple[str, int], int]]:
+    """Returns what asks the broker up to where a topic has to be read."""
+    return _asking_of(out, ends_to_read)
 
 
 def _check_topic(out: Output, stage: str, readers: Sequence[str], checkpoint: Path) -> None:
@@ -248,9 +251,8 @@ def _check_topic(out: Output, stage: str, readers: Sequence[str], checkpoint: Pa
         checkpoint: of the chain.
     """
     out.check()
-    client = asking({"bootstrap.servers": out.bootstrap, **security_of(out.options)})
     try:
-        kept = ranges(client, [(out.topic, number) for number in range(out.partitions)])
+        kept = _asking_of(out, ranges)()
     except StateError as error:
         raise UsageError(str(error)) from error
     begun = {one for one in readers if any((checkpoint / one / "spark" / "sources").glob("*/0"))}

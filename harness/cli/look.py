@@ -14,6 +14,12 @@ from harness.cli.verb import run, run_module, verb
 from harness.options.declared import COUNT, FLAG, FOLDER, INTEGER, REAL, TEXT, Option
 
 _CHECKPOINT = Option("checkpoint", "checkpoint folder of the running query", FOLDER, required=True)
+_ANY_CHECKPOINT = Option(
+    "checkpoint",
+    "checkpoint folder of a query, which may be running; of a chain that of a stage",
+    FOLDER,
+    required=True,
+)
 _FOLDER = Option("folder", "result folder", FOLDER, required=True)
 
 
@@ -63,8 +69,7 @@ def top(c: Context, checkpoint: str, *, once: bool, json: bool, interval: float)
 
 
 @verb(
-    Option("checkpoint", "checkpoint folder of a query, which may be running; of a chain that of a stage", FOLDER,
-           required=True),
+    _ANY_CHECKPOINT,
     Option("epoch", "the epoch whose end is shown", INTEGER, shown="the last one that has ended"),
     Option("key", "only this key: its text, or its columns as JSON", shown="all of them"),
     Option("into", "a new folder for all rows as Parquet", FOLDER, shown="none"),
@@ -86,8 +91,7 @@ def state(c: Context, checkpoint: str, epoch: int | None, log_dir: str | None, *
 
 
 @verb(
-    Option("checkpoint", "checkpoint folder of a query, which may be running; of a chain that of a stage", FOLDER,
-           required=True),
+    _ANY_CHECKPOINT,
     Option("json", "all of them as lines of JSON", FLAG),
     Option("limit", "rows of the table at most", COUNT, default=20, subject="The number of rows"),
 )  # fmt: skip

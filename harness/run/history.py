@@ -4,16 +4,14 @@ import json
 import sys
 from datetime import UTC, datetime
 
-from rich.console import Console
-from rich.table import Table
-
 from harness.options import ending
+from harness.run.state import print_table
 from impls.driver.history import migrations_in
 from impls.driver.migrations import MigrationRecord
 
 _COLUMNS = ("asked (UTC)", "cause", "what", "workers", "bins", "MB", "waiting s", "moving s", "draining s",
             "p99 before ms", "highest ms", "outcome")  # fmt: skip
-_TEXTS = {"asked (UTC)", "cause", "what", "outcome"}
+_WORDS = {"asked (UTC)", "cause", "what", "outcome"}
 
 
 @ending("No history was read.")
@@ -23,13 +21,7 @@ def run_history(checkpoint: str, *, as_json: bool, limit: int) -> int:
     if as_json:
         sys.stdout.writelines(f"{json.dumps(one.to_json(), ensure_ascii=False)}\n" for one in found)
         return 0
-    table = Table(box=None)
-    for name in _COLUMNS:
-        table.add_column(name, justify="left" if name in _TEXTS else "right", overflow="fold")
-    for one in found[-limit:]:
-        table.add_row(*_row(one))
-    if table.row_count:
-        Console(markup=False, highlight=False).print(table)
+    print_table(_COLUMNS, map(_row, found[-limit:]), words=_WORDS)
     left = f"; the last {limit:,} are shown, --json shows all" if len(found) > limit else ""
     sys.stdout.write(f"{len(found):,} migrations and losses of workers{left}\n")
     return 0

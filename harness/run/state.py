@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ def _show_live(live: Mapping[str, Any], key: str, *, as_json: bool) -> int:
         for row in rows:
             _line(row)
         return 0
-    _print(_NAMES, [[_live_text(row, name) for name in _NAMES] for row in rows])
+    print_table(_NAMES, [[_live_text(row, name) for name in _NAMES] for row in rows], words=_NAMES[1:])
     what = f"{len(rows):,} rows" if rows else f"The key {key} has no state"
     sys.stdout.write(f"{what} as of the last commit, which has all of epoch {live['epoch']}\n")
     return 0
@@ -78,7 +78,7 @@ def _show(rows: Iterable[StateRow], state: StateAt, key: str | None, limit: int)
         keys.add(json_text(row.key))
         if len(shown) < limit or key is not None:
             shown.append(row)
-    _print(_NAMES, [[*_place(row), json_text(row.value)] for row in shown])
+    print_table(_NAMES, [[*_place(row), json_text(row.value)] for row in shown], words=_NAMES[1:])
     waiting = f" ({state.queued:,} records wait in queues)" if state.queued else ""
     where = f"at the end of epoch {state.epoch}{waiting}"
     if key is not None and not number:
@@ -97,11 +97,11 @@ def _place(row: StateRow) -> list[str]:
     return [str(row.bin), json_text(row.key), row.kind, row.name, "" if row.field is None else json_text(row.field)]
 
 
-def _print(names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Prints a table, nothing where it has no row."""
+def print_table(names: Sequence[str], rows: Iterable[Sequence[str]], *, words: Container[str]) -> None:
+    """Prints a table of users' texts, nothing where it has no row; columns that are not words have numbers."""
     table = Table(box=None)
     for name in names:
-        table.add_column(name, justify="right" if name == "bin" else "left", overflow="fold")
+        table.add_column(name, justify="left" if name in words else "right", overflow="fold")
     for row in rows:
         table.add_row(*row)
     if table.row_count:
@@ -130,7 +130,8 @@ def _compare(before: StateAt, after: StateAt, key: str | None, *, as_json: bool,
             rows.append([what, *_place(row)[1:], *("" if one is None else json_text(one.value) for one in (old, new))])
     if as_json:
         return 0
-    _print(("", *_NAMES[1:-1], f"epoch {before.epoch}", f"epoch {after.epoch}"), rows)
+    names = ("", *_NAMES[1:-1], f"epoch {before.epoch}", f"epoch {after.epoch}")
+    print_table(names, rows, words=names)
     counts = ", ".join(f"{count:,} {what}" for what, count in number.items())
     left = "; --json shows all" if sum(number.values()) > len(rows) else ""
     sys.stdout.write(f"rows from the end of epoch {before.epoch} to that of epoch {after.epoch}: {counts}{left}\n")

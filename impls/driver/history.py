@@ -92,7 +92,8 @@ class MigrationLog(Closing):
     def records(self) -> list[MigrationRecord]:
         """Returns the migrations, oldest first."""
         with self._lock:
-            return migrations_of(self._lines)
+            lines = list(self._lines)
+        return migrations_of(lines)  # without the lock: the driver may want to add to them
 
     def command(self, command: Command, before: NDArray[np.int32], moved: Movement, p99_ms: float | None) -> None:
         """Takes in a command: the goal that held before it, what it moves, and the query's p99 latency."""
@@ -115,8 +116,8 @@ class MigrationLog(Closing):
             elif isinstance(event, MigrationDone):
                 if not event.superseded:
                     noted = self._epoch(event.id, record)
-                how, at_us = "replaced" if event.superseded else "done", record.end_us
-                self._add(kind="end", id=event.id, how=how, at_us=record.begin_us if event.superseded else at_us)
+                how, at_us = ("replaced", record.begin_us) if event.superseded else ("done", record.end_us)
+                self._add(kind="end", id=event.id, how=how, at_us=at_us)
                 self._current = None if event.id == self._current else self._current
         if self._current is not None and not noted:
             self._epoch(self._current, record)
@@ -143,6 +144,10 @@ class MigrationLog(Closing):
                     self._shorten(self._log)
             except StateError as error:  # a full disk, of which the journals will tell
                 _LOG.warning("A line of the log of migrations is lost: %s", error)
+            except OSError as error:  # it was written anew, and cannot be opened again
+                self._log.close()
+                self._log = None
+                _LOG.warning("Migrations are no longer logged: %s", error)
 
     def _shorten(self, log: Journal) -> None:
         """Keeps one line of each of the last migrations, and all of those that have not ended."""
@@ -163,11 +168,12 @@ def _losses(record: EpochRecord) -> Iterator[dict[str, Any]]:
     """Yields a line for each worker that was rebuilt, or whose bins came from the checkpoint."""
     epoch, at = record.written.epoch, {"begin_us": record.begin_us, "end_us": record.end_us}
     for report in record.reports:
-        found = [(report.worker, "was rebuilt", report.recovered)] if report.recovered else []
-        found += [(source, f"gave no bins to worker {report.worker}", why) for source, why in report.moves.lost]
-        for worker, what, why in found:
+        own = report.worker
+        found = [(f"{own}", f"worker {own} was rebuilt", report.recovered)] if report.recovered else []
+        found += [(f"{one}>{own}", f"worker {one} gave no bins to worker {own}", why) for one, why in report.moves.lost]
+        for place, what, why in found:
             whole = MigrationRecord(
-                f"{worker}@{epoch}", "loss", f"worker {worker} {what}", "done", why, epochs=1,
+                f"{place}@{epoch}", "loss", what, "done", why, epochs=1,
                 restored_bins=report.moves.restored, highest_ms=_highest_ms(record), **at,
             )  # fmt: skip
             yield {"kind": "loss", **whole.to_json()}

@@ -28,7 +28,7 @@ class MigrationRecord:
     """A migration of a query, or the rebuilding of a worker that was lost.
 
     Attributes:
-        id: of the command; of a loss the worker and the epoch.
+        id: of the command; of a loss the worker, the one that it gave no bins to, and the epoch.
         cause: a command of a user's, a policy's, or the loss of a worker; why: the policy's reason, or what was lost.
         label: what was asked for.
         outcome: waiting for its first epoch, under way, done, or replaced by a newer command.

@@ -73,15 +73,14 @@ class MigrationSpans:
 
     def _end(self, id_: str) -> None:
         epochs, self._epochs, self._current = self._epochs, [], None
-        found = next((one for one in reversed(self._records()) if one.id == id_), None)
-        if found is not None:
-            threading.Thread(target=self._emit, args=(found, epochs), name="rescale-spans", daemon=True).start()
+        threading.Thread(target=self._emit, args=(id_, epochs), name="rescale-spans", daemon=True).start()
 
-    def _emit(self, migration: MigrationRecord, epochs: Sequence[_Epoch]) -> None:
+    def _emit(self, id_: str, epochs: Sequence[_Epoch]) -> None:
         try:
-            self._spans(migration, epochs)
+            for migration in (one for one in self._records() if one.id == id_):
+                self._spans(migration, epochs)
         except Exception as error:  # whoever exports them is not this project's
-            _LOG.warning("The spans of migration %s are lost: %s: %s", migration.id, type(error).__name__, error)
+            _LOG.warning("The spans of migration %s are lost: %s: %s", id_, type(error).__name__, error)
 
     def _spans(self, migration: MigrationRecord, epochs: Sequence[_Epoch]) -> None:
         facts = {name: value for name, value in migration.to_json().items() if value is not None}

@@ -20,9 +20,9 @@ def delay_of(frame: DataFrame) -> int | None:
     return delays[0] if delays else None
 
 
-def check_event_time(frame: DataFrame, output_mode: str, form: Mapping[str, Any]) -> None:
+def check_event_time(frame: DataFrame, delay: int | None, output_mode: str, form: Mapping[str, Any]) -> None:
     """Raises UsageError where a plan's watermark, windows or output mode are not those of a checkpoint's form."""
-    own, delay = form.get("watermarks"), delay_of(frame)  # adopted, and never started: nobody has noted them
+    own = form.get("watermarks")  # nobody has noted them of a query that was adopted and never started
     if own and delay is not None and own != [delay]:
         raise UsageError(
             f"The Spark query's watermark has a delay of {delay} ms, and the checkpoint's of {own[-1]} ms: release it "

@@ -99,7 +99,7 @@ def position_of(stored: StoredQuery, delay_ms: int | None, readings: Sequence[Re
             f"The query of {stored.folder} was stopped while bins moved, and {waits}: start it again, and stop it when "
             "its migration is done."
         )
-    if whole_ms(watermark) and delay_ms is None:  # one that was adopted has 0 where Spark had none
+    if whole_ms(watermark) and delay_ms is None:  # adoption notes the 0 that Spark has for none
         raise UsageError("The query here has a watermark, and the Spark query has none: add its withWatermark.")
     if stored.settings.get("linked"):
         raise UsageError("The query reads another query's results, whose repeats no Spark query tells.")

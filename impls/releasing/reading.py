@@ -102,6 +102,7 @@ class _OfAggregates:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         operator = Aggregate.of_form({**self.form, "ansi": False})
+        measures = distinct(operator)
         keys, schema = KeyColumns(key_schema(self.form["keys"])), to_arrow_schema(self.schema, timezone="UTC")
         for batch in batches:
             for number in batch.column(0).to_pylist():
@@ -111,7 +112,7 @@ class _OfAggregates:
                         continue
                     buffers = dict(zip(operator.measures, operator.buffers_of([raw for _, raw in kept]), strict=True))
                     columns = [*keys([key for key, _ in kept]).columns]
-                    columns += [one for measure in distinct(operator) for one in buffers[measure]]
+                    columns += [one for measure in measures for one in buffers[measure]]
                     yield _cast(columns, schema)
 
 

@@ -106,8 +106,8 @@ def release(
     ):
         _check_names(str(half), beside)
         stored, readings, template = _pinned(folder, log_dir), readings_for(frame), Path(beside) / "template"
-        check_event_time(frame, output_mode, stored.form)
-        position = position_of(stored, delay_of(frame), readings)
+        check_event_time(frame, delay := delay_of(frame), output_mode, stored.form)
+        position = position_of(stored, delay, readings)
         check_topics(readings, position.topics)
         make_template(frame, template, position.lines, output_mode)
         pieces = Pieces(stored, min(stored.bins, 4 * spark.sparkContext.defaultParallelism), scratch, position.until)

@@ -23,6 +23,8 @@ from impls.worker.output import Output
 from impls.worker.query import QuerySpec
 from impls.worker.sinks import Sink
 
+_GO_BACK = {"aggregates", "processor"}  # values of what `impls.release` compares with a Spark query
+
 
 def spec_of(
     read: QueryInput, how: Mechanism, operator: Operator, sink: Sink, transfer: Transfer | None, *, opened: Checkpoint,
@@ -34,7 +36,9 @@ def spec_of(
     """
     _check_state(read.df.sparkSession, state_dir, opened)
     first, out = _first_version(opened, operator), _of(opened, sink)
-    opened.keep_form({**first.state_form(), **times_of(read.df)}, kind_of_key(read.df, opened.settings["key"]))
+    form = first.state_form()
+    times = times_of(read.df) if form["values"] in _GO_BACK else {}
+    opened.keep_form({**form, **times}, kind_of_key(read.df, opened.settings["key"]))
     return QuerySpec(
         opened.query, bins, first, out, state_dir, files, how.shared, transfer, repeats, on_error,
         read.told_apart.by_number(), read.source.linked,

@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -164,37 +164,35 @@ appender.a.layout.pattern=%d{HH:mm:ss,SSS} %-5p %c{1} - %m%n
 """
 
 
-class JavaProcess(guard.GuardedProgram):
-    """A class of some jars, run as a program; its output is in `log`."""
+class EngineProcess(guard.GuardedProgram):
+    """A program of an engine, which may be killed and started again; its output is in `log`."""
 
-    def __init__(self, name: str, jars: Sequence[Path], log: Path, options: Sequence[str] = ()):
-        """Prepares a process: its name is for people, `options` are those of the JVM."""
+    def __init__(self, name: str, log: Path):
+        """Prepares a process; its name is for people."""
         super().__init__(log.parent, log.name)
-        self.name, self._jars, self._options = name, jars, list(options)
+        self.name = name
         self._lock = threading.RLock()  # whoever looks at a process that is being replaced waits
 
-    def start(self, program: str, arguments: Sequence[str | Path]) -> None:
-        """Starts the class `program`; raises UsageError when no process can be made."""
-        path = os.pathsep.join(map(str, self._jars))
-        logging = self.log.with_suffix(".log4j.properties")
-        command = [use_java(), *self._options, f"-Dlog4j.configurationFile={logging}", "-cp", path, program, *arguments]
+    def run(self, command: Sequence[str | Path], files: Mapping[Path, str] | None = None) -> None:
+        """Writes files and starts a command; raises UsageError where that cannot be."""
         try:
             self.log.parent.mkdir(parents=True, exist_ok=True)
-            logging.write_text(_LOG4J)
+            for path, text in (files or {}).items():
+                path.write_text(text)
             with self.log.open("ab") as log:
                 self._process = guard.spawn(command, stdout=log, stderr=log, grace_s=_GRACE_S)
         except OSError as error:
             raise UsageError(f"{self.name} cannot be started: {error}.") from error
 
-    def replace(self, program: str, arguments: Sequence[str | Path]) -> int:
-        """Kills it with -9, starts it once more at once, as whoever deploys it would, and returns its id of before."""
+    def killed(self, start: Callable[[], None]) -> int:
+        """Kills it with -9, has it started at once, as whoever deploys it would, and returns its id of before."""
         with self._lock:
-            assert self._process is not None, "start() comes first"
-            killed = self._process.pid
-            os.kill(killed, signal.SIGKILL)
-            self._process.stop()  # which also closes what leads to its guard
-            self.start(program, arguments)
-            return killed
+            assert self._process is not None, "a process runs before it is killed"
+            pid = self._process.pid
+            os.kill(pid, signal.SIGKILL)
+            self._process.stop()  # closes the pipe to its guard too
+            start()
+            return pid
 
     def check(self) -> None:
         """Raises StateError when it has ended."""
@@ -202,6 +200,26 @@ class JavaProcess(guard.GuardedProgram):
             if self._process is None or (code := self._process.poll()) is not None:
                 told = "has not been started" if self._process is None else f"has ended (exit code {code})"
                 raise StateError(f"{self.name} {told}: {self.last_words()}; its log is {self.log}.")
+
+
+class JavaProcess(EngineProcess):
+    """A class of some jars, run as a program."""
+
+    def __init__(self, name: str, jars: Sequence[Path], log: Path, options: Sequence[str] = ()):
+        """Prepares a process: its name is for people, `options` are those of the JVM."""
+        super().__init__(name, log)
+        self._jars, self._options = jars, list(options)
+
+    def start(self, program: str, arguments: Sequence[str | Path]) -> None:
+        """Starts the class `program`; raises UsageError when no process can be made."""
+        path = os.pathsep.join(map(str, self._jars))
+        logging = self.log.with_suffix(".log4j.properties")
+        command = [use_java(), *self._options, f"-Dlog4j.configurationFile={logging}", "-cp", path, program, *arguments]
+        self.run(command, {logging: _LOG4J})
+
+    def replace(self, program: str, arguments: Sequence[str | Path]) -> int:
+        """Kills it and starts the class again, see `killed`."""
+        return self.killed(lambda: self.start(program, arguments))
 
 
 _ANSWER_DEADLINE_S = 60.0

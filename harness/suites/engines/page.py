@@ -209,9 +209,7 @@ def _cells(row: Mapping[str, Any]) -> Sequence[Cell]:
     engine = Cell.of_mechanism(row["engine"], row["engine"])
     words = [Cell.of_word(str(row[name] or "-")) for name in NAMES[2:]]
     figures = [_cell(row.get(name), show(row.get(name), unit)) for name, unit, _ in FIGURES.values()]
-    counts = [
-        _cell(row.get(name), "-" if row.get(name) is None else f"{row[name]:,.0f}") for name, _ in COUNTS.values()
-    ]
+    counts = [_cell(row.get(name), _count(row.get(name))) for name, _ in COUNTS.values()]
     return [Cell(load_of(row), row["keys"]), engine, *words, *figures, *counts, Cell.of_word(_commit_of(row))]
 
 

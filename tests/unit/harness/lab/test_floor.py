@@ -32,7 +32,7 @@ def test_a_process_that_has_ended_is_named_with_its_last_words(tmp_path):
         end = time.monotonic() + 60
         while engine.running and time.monotonic() < end:
             time.sleep(0.01)
-        with pytest.raises(StateError, match=r"The floor has ended: .*; its log is .*floor\.log"):
+        with pytest.raises(StateError, match=r"The floor has ended \(exit code 137\): .*; its log is .*floor\.log"):
             engine.check()
     finally:
         engine.stop()

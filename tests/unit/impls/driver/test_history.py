@@ -96,6 +96,32 @@ def test_a_lost_worker_is_told_with_why(own):
     assert one.seconds == 0.5
 
 
+def test_losses_of_one_worker_in_one_epoch_are_all_there(own):
+    reports = [
+        Report(2, recovered="its disk is gone"),
+        *(Report(n, moves=MovesReport(lost=[[2, "why"]])) for n in (0, 1)),
+    ]
+    with MigrationLog(own) as log:
+        log.take(replace(epoch(7), reports=reports))
+        log.take(replace(epoch(7), reports=reports))  # the driver died, and runs the epoch again
+        labels = [one.label for one in log.records()]
+    assert labels == [
+        "worker 2 was rebuilt", "worker 2 gave no bins to worker 0", "worker 2 gave no bins to worker 1",
+    ]  # fmt: skip
+
+
+def test_a_log_that_cannot_be_opened_again_stops_nobody(own, monkeypatch, caplog):
+    def fails(_self, _entries, *, base):
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(history, "_LOG_BYTES", 1)
+    monkeypatch.setattr(Journal, "rewrite", fails)
+    with MigrationLog(own) as log:
+        log.take(epoch(1, begun("a", 1)))
+        log.take(epoch(2, MigrationDone("a", 2)))
+    assert "Migrations are no longer logged: too many open files" in caplog.text
+
+
 @given(dies=st.sets(st.integers(0, 5)), again=st.sets(st.integers(0, 5)))
 def test_a_driver_that_dies_anywhere_changes_nothing_of_what_was(tmp_path_factory, dies, again):
     own = tmp_path_factory.mktemp("history") / "rescale"
